@@ -14,6 +14,7 @@ from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.museum.layer_matrices import NAMES, by_name, pair, spread, storage_of
 from mha_course.museum.masks_by_effect import FORMS, working_form
+from mha_lib.attention import valid_keys
 
 KINDS = {1: "self-attention", 2: "attention to a memory", 3: "attention to keys and values"}
 SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
@@ -56,20 +57,15 @@ class HandedLayer:
     Attributes:
         num_inputs: 1 for self-attention, 2 with a memory, 3 for queries, keys and values.
         masks: whether the layer takes valid lengths.
-        heads: numbers of heads for which it can be made.
+        heads: numbers of heads for which it can be made, and ``num_heads``, the largest.
         unit: a factor of all head sizes.
         form: lengths, number of queries and of keys → the mask that it takes in place of lengths, if it takes one.
     """
 
     def __init__(
-        self,
-        make: Callable,
-        call: Callable | None,
-        matrices: Callable | None,
-        residual: bool,
-        head_mask: bool,
+        self, make: Callable, call: Callable | None, matrices: Callable | None, residual: bool, head_mask: bool,
         unit: int = 1,
-    ) -> None:
+    ) -> None:  # fmt: skip
         refuse_unfinished(make, call is None)
         self.make, self.given_call, self.given_matrices = make, call, matrices
         self.residual, self.gated, self.unit = residual, head_mask, unit
@@ -82,6 +78,7 @@ class HandedLayer:
         if not self.heads:
             error, line = errors[0]
             raise in_words(tr("The layer could not be made"), error, line, about="init")
+        self.num_heads = max(self.heads)
         names = of_forward if call is None else parameters_of(call)
         names = names if call is None or "*inputs" in names else names[1:]
         required = required if call is None else parameters_of(call, False)
@@ -111,16 +108,15 @@ class HandedLayer:
 
     def find_mask(self, is_required: bool) -> None:
         """Find the form of a mask that keeps padding out, or later tokens."""
-        heads = max(self.heads)
 
         def search() -> tuple:
-            layer = self.build(heads, 2)
+            layer = self.build(self.num_heads, 2)
 
             def output(inputs: Sequence[Tensor], lengths: Tensor, form: Callable) -> Tensor:
                 self.form = form
                 return self.output(layer, inputs, lengths)[0]
 
-            return working_form(output, 2 * heads * self.unit, self.num_inputs)
+            return working_form(output, self.sequences(2, 4, 2), self.num_inputs)
 
         (outcome,) = run_safely(search, [()])
         found, runs, error = outcome.value if not outcome.error else (None, None, outcome.error)
@@ -147,9 +143,7 @@ class HandedLayer:
         return tr("It is called as layer({inputs}).", inputs=f"{SEQUENCES[self.num_inputs]}{lengths}{gates}")
 
     def makes(self) -> tuple[list[int], list[tuple], list[str], list[str]]:
-        """Numbers of heads for which it can be made, errors of the others, and the names that ``forward`` takes and
-        needs.
-        """
+        """Numbers of heads for which it can be made, errors of the others, and what ``forward`` takes and needs."""
         heads, errors, names, required = [], [], [], []
         for number in HEADS:
             try:
@@ -165,25 +159,25 @@ class HandedLayer:
 
     def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
         """Return what the layer returns."""
-        gated = {} if gates is None else {"head_mask": gates}
-        given = [inputs[i] for i in self.order[: self.num_inputs]]
+        given: list[Any] = [inputs[i] for i in self.order[: self.num_inputs]]
+        named: dict[str, Any] = {} if gates is None else {"head_mask": gates}
         if self.form is not None:
             lengths = torch.full((len(inputs[0]),), inputs[1].shape[1]) if lengths is None else lengths
-            gated[self.mask_name] = self.form(lengths, inputs[0].shape[1], inputs[min(1, self.num_inputs - 1)].shape[1])
-            return self.given_call(layer, *given, **gated) if self.given_call is not None else layer(*given, **gated)
-        if self.given_call is not None:
-            return self.given_call(layer, *given, *[lengths] * self.masks, **gated)
-        if lengths is None or not self.masks:
-            return layer(*given, **gated)
-        if self.num_inputs == 3:
-            return layer(*given, lengths, **gated)
-        return layer(*given, **{self.length_name: lengths}, **gated)
+            named[self.mask_name] = self.form(lengths, inputs[0].shape[1], inputs[min(1, self.num_inputs - 1)].shape[1])
+        elif self.given_call is not None or (lengths is not None and self.num_inputs == 3):
+            given += [lengths] * self.masks
+        elif lengths is not None and self.masks:
+            named[self.length_name] = lengths
+        return layer(*given, **named) if self.given_call is None else self.given_call(layer, *given, **named)
 
     def output(
         self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None
     ) -> tuple:
-        """Return the output, without a residual and checked for its shape, and the weights that the layer reports."""
-        got = self.call(layer, inputs, lengths, gates)
+        """Return the output, without a residual and checked for its shape, and the weights that the layer reports.
+        In evaluation no gradients are kept.
+        """
+        with torch.set_grad_enabled(layer.training and torch.is_grad_enabled()):
+            got = self.call(layer, inputs, lengths, gates)
         weights: Any = getattr(layer, "attention_weights", None)
         while isinstance(got, tuple | list) and got:
             got, weights = got[0], got[1] if len(got) > 1 and isinstance(got[1], Tensor) else weights
@@ -194,6 +188,17 @@ class HandedLayer:
             words = {"shape": tuple(inputs[0].shape), "given": kind_of(got)}
             raise ValueError(tr("the output must be a tensor of shape {shape}, got {given}", **words))
         return got - inputs[0] if self.residual else got, weights
+
+    def sequences(self, batch_size: int, number: int, head_size: int) -> list[Tensor]:
+        """Return random queries, keys and values, some of them the same tensor if the layer takes fewer than three."""
+        X = [torch.randn(batch_size, number, self.num_heads * head_size * self.unit) for _ in range(3)]
+        return [X[0], X[min(1, self.num_inputs - 1)], X[self.num_inputs - 1]]
+
+    def trial(self, layer: Any, X: Sequence[Tensor], lengths: Tensor, num_heads: int = 0) -> tuple:
+        """Return the arguments of ``formula`` for a call of a layer, by default of one with the most heads."""
+        matrices, given = self.matrices(layer, num_heads or self.num_heads)
+        lengths = lengths if self.masks else torch.full_like(lengths, X[1].shape[1])
+        return (*X, valid_keys(lengths, X[1].shape[1], axes=4), *matrices, num_heads or self.num_heads, given)
 
     def build(self, num_heads: int, head_size: int, dropout: float = 0.0, **options: Any) -> Any:
         """Return a layer in evaluation, with new random numbers for the matrices, and for the biases that are read."""
@@ -236,32 +241,34 @@ class HandedLayer:
                 raise NotYetError(tr(told, name=name, given=kind_of(W)), "init")
         return found
 
-    def stores_in_out(self, layer: Any) -> bool:
-        """Return whether the matrices may be (input, output): those of an ``nn.Linear`` are not."""
+    def stored(self, layer: Any) -> tuple[bool, bool]:
+        """Return whether heads share keys and values, and whether the matrices may be (input, output): those of an
+        ``nn.Linear`` are not.
+        """
         linear = {storage_of(module.weight) for module in layer.modules() if isinstance(module, nn.Linear)}
-        return not any(storage_of(W) in linear for W, _ in self.pairs(layer)[:4])
+        W = [W for W, _ in self.pairs(layer)[:4]]
+        return W[1].numel() < W[3].numel(), not any(storage_of(matrix) in linear for matrix in W)
 
-    def matrices(self, layer: Any, num_heads: int) -> tuple[list[Tensor], dict[str, Any], int]:
-        """W_q, W_k, W_v and W_o (num_hiddens, num_hiddens), the biases and w_v, and the number of keys' heads."""
-        given: list[tuple[Any, Any]] = [*((W.detach().clone(), b) for W, b in self.pairs(layer)), (None, None)]
-        *found, w_v = given[:5]
-        size, groups = len(found[3][0]), num_heads
+    def matrices(self, layer: Any, num_heads: int) -> tuple[list[Tensor], dict[str, Any]]:
+        """W_q, W_k, W_v and W_o (num_hiddens, num_hiddens), where each head has rows of its own; the biases and w_v."""
+        pairs: list[tuple[Any, Any]] = [*((W.detach().clone(), b) for W, b in self.pairs(layer)), (None, None)]
+        *found, w_v = pairs[:5]
+        size = len(found[3][0])
         matrices: list[Tensor] = []
-        biases: dict[str, Any] = {}
+        given: dict[str, Any] = {"w_v": w_v[0]}
         for name, (W, b) in zip("qkvo", found, strict=True):
             if name in "kv" and sorted(W.shape) != [size, size]:
                 W = W.T if W.shape[0] == size else W
                 groups = len(W) * num_heads // size
                 if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
-                    raise NotYetError(
-                        f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.", "init"
-                    )
+                    told = f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads."
+                    raise NotYetError(told, "init")
                 W, b = (X if X is None else spread(X, groups, num_heads) for X in (W, b))
             if W.shape != (size, size):
                 raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.", "init")
             matrices.append(W)
-            biases[f"b_{name}"] = 0.0 if b is None else b.detach().clone()
-        return matrices, {**biases, "w_v": w_v[0]}, groups
+            given[f"b_{name}"] = 0.0 if b is None else b.detach().clone()
+        return matrices, given
 
 
 def refuse_unfinished(make: Any, needs_forward: bool) -> None:
@@ -339,9 +346,3 @@ def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: 
     told = "{what}: {error} at “{line}”." if line else "{what}: {error}."
     hint, part = hints[0] if hints else ("", about)
     return MistakeError(sentences([tr(told, what=what, error=said, line=line), hint]), part or about)
-
-
-def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:
-    """Raise a MistakeError if a layer has changed its ``inputs`` in place; ``before`` holds copies of them."""
-    if not all(torch.equal(*both) for both in zip(inputs, before, strict=True)):
-        raise MistakeError(tr("The layer changes what it is given in place, which spoils the caller's tensor."))

@@ -1,7 +1,7 @@
 """The calls that ``check_layer`` makes: one head, several, padding, shared sequences, what is rare, and training."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from mha_course.checking.comparing import Result
 from mha_course.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
 from mha_course.language import tr
 from mha_course.models.training import seeded
-from mha_course.museum.handed_layer import HandedLayer, in_words, refuse_changed
+from mha_course.museum.handed_layer import HandedLayer, in_words
 from mha_course.museum.wrong_attention import attention
 
 STAGES: dict[
@@ -67,6 +67,12 @@ def is_stable(trial: tuple) -> bool:
     return torch.allclose(formula(*trial).double(), formula(*map(double, trial)), rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
+def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:
+    """Raise a MistakeError if a layer has changed its ``inputs`` in place; ``before`` holds copies of them."""
+    if not all(torch.equal(*both) for both in zip(inputs, before, strict=True)):
+        raise MistakeError(tr("The layer changes what it is given in place, which spoils the caller's tensor."))
+
+
 class LayerCalls:
     """Call a learner's layer on all test cases, in groups such as one head or padding, and hold the outcomes.
 
@@ -86,21 +92,23 @@ class LayerCalls:
         for outcome in every:
             if outcome.error:
                 raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
-        self.shares = any(outcome.value[3][0] < outcome.value[0][8] for outcome in every)
+        self.shares = any(outcome.value[3][0] for outcome in every)
         self.may_be_in_out = all(outcome.value[3][1] for outcome in every)
 
     def all_stages(self) -> Iterable[tuple[str, list[tuple]]]:
         """Return the calls that this kind of layer can get, by what is special about them."""
+        own = 3 - self.handed.num_inputs
         for name, calls in STAGES.items():
             if not self.handed.masks and ("padding" in name or "lengths" in name):
                 continue
             for number, shared in enumerate(SHARED):
-                if number < 3 - self.handed.num_inputs or (number == 2 and "more keys" in name):
-                    continue
-                if number > 3 - self.handed.num_inputs and "keys" in name:
-                    continue
-                label = name if number == 3 - self.handed.num_inputs else f"{name}, {shared}"
-                yield label, [tried for call in calls if (tried := self.with_heads(call, number, name))]
+                if (
+                    number >= own
+                    and not (number > own and "keys" in name)
+                    and not (number == 2 and "more keys" in name)
+                ):
+                    label = name if number == own else f"{name}, {shared}"
+                    yield label, [tried for call in calls if (tried := self.with_heads(call, number, name))]
 
     def with_heads(self, call: tuple, shared: int, name: str) -> tuple | None:
         """Return a call with a number of heads for which the layer can be made."""
@@ -108,7 +116,7 @@ class LayerCalls:
         if num_heads not in self.handed.heads:
             if num_heads == 1:
                 return None
-            num_heads = max(self.handed.heads)
+            num_heads = self.handed.num_heads
         if shared == 2:
             num_queries = num_keys = 1 if num_queries == 1 else num_keys
         return batch_size, num_queries, num_keys, num_heads, *others, shared, "second call" in name
@@ -117,30 +125,24 @@ class LayerCalls:
         """Return the arguments of ``formula``, what the layer gives or raises, and how its matrices are."""
         layer = self.handed.build(num_heads, head_size)
         num_hiddens = num_heads * head_size * self.handed.unit
-        queries, keys, values = (
-            scale * torch.randn(batch_size, n, num_hiddens) for n in (num_queries, *[num_keys] * 2)
-        )
-        keys = queries if shared == 2 else keys
-        values = keys if shared else values
+        X = [scale * torch.randn(batch_size, n, num_hiddens) for n in (num_queries, num_keys, num_keys)]
+        X[1] = X[0] if shared == 2 else X[1]
+        X[2] = X[1] if shared else X[2]
         valid_lens = torch.tensor(lengths or [num_keys] * batch_size)
-        allowed = (torch.arange(num_keys) < valid_lens[:, None])[:, None, None]
-        W, given, groups = self.handed.matrices(layer, num_heads)
-        trial = (queries, keys, values, allowed, *W, num_heads, given)
+        trial = self.handed.trial(layer, X, valid_lens, num_heads)
         if scale > 1 and not is_stable(trial):
             return self.example(batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again)
-        about = groups, self.handed.stores_in_out(layer)
-        before = [X.clone() for X in trial[:3]]
+        before, stored = [part.clone() for part in X], self.handed.stored(layer)
         try:
-            with torch.no_grad():
-                if again:
-                    self.handed.output(layer, [queries, keys, values], valid_lens.flip(0).clamp(max=num_keys - 1))
-                output, _ = self.handed.output(layer, [queries, keys, values], valid_lens)
+            if again:
+                self.handed.output(layer, X, valid_lens.flip(0).clamp(max=num_keys - 1))
+            output, _ = self.handed.output(layer, X, valid_lens)
         except (MistakeError, NotYetError):
             raise
         except Exception as error:
-            return trial, None, (error_in_words(error), line_of(error)), about
-        refuse_changed(trial[:3], before)
-        return trial, output, None, about
+            return trial, None, (error_in_words(error), line_of(error)), stored
+        refuse_changed(X, before)
+        return trial, output, None, stored
 
     def results(self, *changes: Callable[[tuple], tuple]) -> dict[str, list[Result]]:
         """Return what each call gave beside what the formula gives, with the call read in another way."""
@@ -154,10 +156,8 @@ class LayerCalls:
         return found
 
     def drawn(self, number: int = 4) -> tuple[Any, list[Tensor]]:
-        """Return a new layer with heads of four features, and random queries, keys and values, two examples."""
-        heads = max(self.handed.heads)
-        X = [torch.randn(2, number, 4 * heads * self.handed.unit) for _ in range(3)]
-        return self.handed.build(heads, 4), X
+        """Return a new layer with heads of four features, and two random examples for it."""
+        return self.handed.build(self.handed.num_heads, 4), self.handed.sequences(2, number, 4)
 
     @functools.cached_property
     def even(self) -> tuple | None:
@@ -165,11 +165,10 @@ class LayerCalls:
 
         def call() -> tuple:
             layer, X = self.drawn()
-            W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
-            X = [*X[: self.handed.num_inputs - 1], *[X[2][:, :1].repeat(1, 4, 1)] * (4 - self.handed.num_inputs)]
-            with torch.no_grad():
-                output, _ = self.handed.output(layer, X, torch.tensor([4, 3]))
-            return (*X, torch.ones(1, 1, 1, 4, dtype=torch.bool), *W, max(self.handed.heads), given), output
+            equal = X[2][:, :1].repeat(1, 4, 1)
+            X = [equal if part is X[2] else part for part in X]
+            output, _ = self.handed.output(layer, X, torch.tensor([4, 3]))
+            return self.handed.trial(layer, X, torch.tensor([4, 4])), output
 
         return run_safely(call, [()])[0].value
 
@@ -180,21 +179,20 @@ class LayerCalls:
         def call() -> bool:
             layer, (X, *_) = self.drawn()
             other = torch.cat([X[:, :3], X[:, :1]], dim=1)
-            with torch.no_grad():
-                one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :3] for of in (X, other))
+            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :3] for of in (X, other))
             return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
 
         return run_safely(call, [()])[0].value if self.handed.num_inputs == 1 else None
 
     def is_random(self) -> bool:
         """Return whether one call in evaluation gives another output each time, and the same one from the same seed."""
-        layer, (X, *_) = self.drawn()
+        layer, X = self.drawn()
 
         def differs(*seeds: int) -> bool:
             outputs = []
             for seed in seeds:
-                with torch.no_grad(), seeded(seed):
-                    outputs.append(self.handed.output(layer, [X] * 3, torch.tensor([4, 4]))[0])
+                with seeded(seed):
+                    outputs.append(self.handed.output(layer, X, torch.tensor([4, 4]))[0])
             return not all(torch.allclose(output, outputs[0], equal_nan=True) for output in outputs)
 
         return differs(1, 2, 3) and not differs(1, 1, 1)
@@ -202,9 +200,9 @@ class LayerCalls:
     def without_gradient(self) -> list[str]:
         """Parameters and inputs that no gradient reaches in training."""
         layer, X = self.drawn(3)
-        output, _ = self.handed.output(layer.train(), [part.requires_grad_() for part in X], torch.tensor([3, 2]))
         found = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
         found += list(zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False))
+        output, _ = self.handed.output(layer.train(), [part.requires_grad_() for part in X], torch.tensor([3, 2]))
         if not output.requires_grad:
             return ["anything"]
         (output * torch.randn_like(output)).sum().backward()  # a norm leaves the sum of squares as it is
@@ -217,11 +215,7 @@ class LayerCalls:
 
     def gated(self, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
         """Return a call with gates: the arguments of ``formula``, the gates, and the output."""
-        heads = max(self.handed.heads)
-        trial, *_ = self.example(2, 4, 4, heads, 4, None, 1, 3 - self.handed.num_inputs, False)
-        layer, _ = self.drawn()
-        W, given, _ = self.handed.matrices(layer, heads)
-        gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[:heads]
-        with torch.no_grad():
-            output, _ = self.handed.output(layer, trial[:3], torch.full((2,), 4), gates)
-        return changed((*trial[:4], *W, *trial[8:9], given), changes), gates, output
+        layer, X = self.drawn()
+        gates, lengths = torch.tensor([0.0, 2.0, 0.5, -1.0])[: self.handed.num_heads], torch.tensor([4, 4])
+        output, _ = self.handed.output(layer, X, lengths, gates)
+        return changed(self.handed.trial(layer, X, lengths), changes), gates, output

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.checking.comparing import Result, explains
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, run_safely
 from mha_course.checking.verdict import Verdict
 from mha_course.checking.wording import as_sentence
@@ -18,7 +17,7 @@ from mha_course.museum.handed_layer import in_words as error_told
 from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, transposed
 from mha_course.museum.layer_gates import wrong_gates
 from mha_course.museum.layer_notes import PROMISES, notes_on
-from mha_course.museum.layer_search import Search, named
+from mha_course.museum.layer_search import Search, close, output_of
 from mha_course.museum.layer_words import (
     NEXT,
     ROOM,
@@ -29,7 +28,6 @@ from mha_course.museum.layer_words import (
     wrong_stages,
 )
 from mha_course.museum.variants import varied
-from mha_course.museum.wrong_attention import part_of
 
 __all__ = ["assert_layer", "check_layer"]
 
@@ -150,37 +148,53 @@ def check_of(handing: Callable[..., HandedLayer], asked: tuple[str, ...]) -> "La
 
 
 class LayerCheck:
-    """Check a learner's attention layer on all kinds of test cases, and make the verdict."""
+    """Check a learner's attention layer on all kinds of test cases, and make the verdict.
+
+    Attributes:
+        stages: name of a group of calls → its results, read in the way that has the fewest ``wrong`` ones.
+    """
 
     def __init__(self, handed: HandedLayer, asked: tuple[str, ...]) -> None:
         self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
         self.search = Search(self.calls, FORMULA in asked)
+        readings = [(way, self.calls.results(*way)) for way in self.search.ways]
+        self.way, self.stages = min(readings, key=lambda pair: len(wrong_stages(pair[1])))
+        self.wrong = wrong_stages(self.stages)
 
     @property
     def raises(self) -> bool:
         """Whether some call raised an error."""
-        return any(outcome.value[2] for outcomes in self.calls.got.values() for outcome in outcomes)
+        return any(result.got.error for results in self.stages.values() for result in results)
+
+    @property
+    def differs(self) -> bool:
+        """Whether every call differs in which a variant would: where no weight is almost 1."""
+        alike = (label for label in self.stages if label not in self.wrong)
+        return not self.raises and all("large" in label or label.startswith("one query") for label in alike)
 
     def verdict(self) -> Verdict:
         """Say what is right and what is wrong."""
-        ways = self.search.ways
-        readings = [self.calls.results(*way) for way in ways]
-        way, stages = min(zip(ways, readings, strict=True), key=lambda pair: len(wrong_stages(pair[1])))
-        wrong, said = wrong_stages(stages), ""
-        every = [result for results in stages.values() for result in results]
+        every = [result for results in self.stages.values() for result in results]
         if all(result.got.error for result in every):
             got = every[0].got
             raise error_told(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
-        if wrong:
-            said, way = self.search.variant()
-            verdict = None if said else self.known_mistake(readings, stages, wrong)
-            if verdict is not None:
-                return verdict
-            scaled = ""
-            if not said and not self.raises:
-                said, way, scaled = self.search.scaled()
-            if not said:
-                return self.what_is_wrong(stages, wrong, scaled)
+        if not self.wrong:
+            return self.if_right(self.way, "")
+        (said, way), scaled = self.search.variant(), ""
+        if not said and not self.raises:
+            said, way, scaled = self.search.scaled()
+        if said:
+            return self.if_right(way, said)
+        if found := self.search.known(self.search.others, alone=True):
+            return self.other_attention(found[0])
+        if found := self.search.mistake():
+            return self.wrong_as(*found, self.hand_over())
+        if found := self.search.known(self.search.others):
+            return self.other_attention(found[0])
+        return self.wrong_as(scaled, "scores", "") if scaled else self.what_is_wrong()
+
+    def if_right(self, way: list[Callable], said: str) -> Verdict:
+        """Return the verdict on a layer with the right output, perhaps as a variant: what else it can, and notes."""
         names = ["gradient", *["gates"] * self.handed.gated, "notes"]
         outcomes = run_safely(functools.partial(self.tried, way), [(name,) for name in names])
         for name, outcome in zip(names, outcomes, strict=True):
@@ -188,7 +202,7 @@ class LayerCheck:
                 mistake = error_told(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
                 if name == "notes" and not outcome.line and not self.asked:  # perhaps the check's own
                     told = tr("Dropout and weights could not be examined: {error}", error=mistake.args[0])
-                    return self.praise(stages, [("", True, told)], way, said)
+                    return self.praise([("", True, told)], way, said)
                 told = sentences([tr("The output is right."), mistake.args[0]])
                 raise MistakeError(told, PART_OF.get(name, ""))
             if name == "gradient" and outcome.value:
@@ -196,7 +210,7 @@ class LayerCheck:
                 return Verdict("wrong", tr(told, names=listed(map(tr, outcome.value))))
             if name == "gates" and (verdict := wrong_gates(*outcome.value)) is not None:
                 return verdict
-        return self.praise(stages, outcomes[-1].value, way, said)
+        return self.praise(outcomes[-1].value, way, said)
 
     def tried(self, way: list[Callable], name: str) -> Any:
         """Return what is tried of a layer whose output is right."""
@@ -206,111 +220,94 @@ class LayerCheck:
             return self.calls.gated(way)
         return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, way, self.asked)]
 
-    def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: list, words: str) -> Verdict:
+    def praise(self, notes: list[tuple], way: list, words: str) -> Verdict:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
             told = sentences([tr("The output is right."), broken[first]])
             return Verdict("wrong", told, about=PART_OF.get(first, ""))
-        given = next(iter(stages.values()))[0].trial[-1]
-        biases = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
+        given, size = next(iter(self.stages.values()))[0].trial[-1], 2 * self.handed.unit
         kind = tr(KINDS[self.handed.num_inputs])
         kind = tr("causal {kind}", kind=kind) if causal in way else kind
-        kind = tr("{kind}, with biases", kind=kind) if biases else kind
+        biased = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
+        kind = tr("{kind}, with biases", kind=kind) if biased else kind
         kind = tr("{kind}, with {words}", kind=kind, words=words) if words else kind
-        said = [as_sentence(kind), *(text for _, _, text in notes if text)]
-        if self.calls.shares:
-            said.append(tr("Heads share keys and values, in groups."))
-        if transposed in way:
-            said.append(tr("The matrices are stored as (input, output)."))
-        said += [self.handed.mask_note] * bool(self.handed.mask_note)
-        if self.handed.unit > 1:
-            size = self.handed.unit
-            said.append(tr("The heads have {size} features or more: smaller ones cannot be called.", size=2 * size))
-        missing = {
-            tr("padding (no valid_lens)"): self.handed.masks,
-            tr("keys other than queries"): self.handed.num_inputs > 1,
-            tr("one head"): 1 in self.handed.heads,
+        remarks = {
+            tr("Heads share keys and values, in groups."): self.calls.shares,
+            tr("The matrices are stored as (input, output)."): transposed in way,
+            self.handed.mask_note: True,
+            tr("The heads have {size} features or more: smaller ones cannot be called.", size=size): size > 2,
         }
-        unchecked = [name for name, checked in missing.items() if not checked]
-        tried = listed([tr("gradients"), *["`head_mask`"] * self.handed.gated, stages_in_words(stages)])
+        missing = {
+            tr("padding (no valid_lens)"): not self.handed.masks,
+            tr("keys other than queries"): self.handed.num_inputs == 1,
+            tr("one head"): 1 not in self.handed.heads,
+        }
+        unchecked, noted = ([text for text, holds in of.items() if holds] for of in (missing, remarks))
+        said = [as_sentence(kind), *(text for _, _, text in notes), *noted]
         said += [tr("Not checked: {names}.", names=listed(unchecked))] * bool(unchecked)
-        return Verdict("right", sentences(said), tr("Checked: {names}.", names=tried))
+        tried = [tr("gradients"), *["`head_mask`"] * self.handed.gated, stages_in_words(self.stages)]
+        return Verdict("right", sentences(said), tr("Checked: {names}.", names=listed(tried)))
 
-    def known_mistake(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict | None:
-        """Return the verdict on a layer whose calls a row of a table explains, in one of its ``readings``, or None."""
-        if name := named(self.search.mistakes, readings):
-            return self.wrong_as(tr(name), part_of(name), stages, wrong, self.hand_over(stages, wrong))
-        name = named(self.search.others, readings)
-        return self.other_attention(tr(name), wrong_in(stages[wrong[0]])[0]) if name else None
-
-    def wrong_as(
-        self, name: str, part: str, stages: dict[str, list[Result]], wrong: list[str], step: str = ""
-    ) -> Verdict:
+    def wrong_as(self, name: str, part: str, step: str) -> Verdict:
         """Return the verdict on a wrong layer: what is wrong in words, or "" to say where its border is."""
-        border = border_of(stages, wrong)
-        found = [result for label in wrong for result in wrong_in(stages[label])]
+        border = border_of(self.stages, self.wrong)
+        found = [result for label in self.wrong for result in wrong_in(self.stages[label])]
         first = next((result for result in found if not result.got.error), found[0])
         evidence = sentences([border * bool(name), example_in_words(first, self.handed.masks)])
         return Verdict("wrong", name or border, evidence, step, first.trial, first.got.value, first.right, part)
 
-    def what_is_wrong(self, stages: dict[str, list[Result]], wrong: list[str], scaled: str) -> Verdict:
-        """Return the verdict on a layer that no row of a table explains alone; ``scaled`` says of a wrong scale."""
-        first, name, part = wrong_in(stages[wrong[0]])[0], "", ""
-        differs = not self.raises and all(
-            label in wrong or "large" in label or label.startswith("one query") for label in stages
-        )  # as a variant does, where no weight is almost 1
-        if differs and (name := self.search.wrong_variant() or scaled):
-            part = "scores"
-        elif differs and (other := self.search.in_a_variant(self.search.others)):
-            return self.other_attention(other, first)
-        step = self.hand_over(stages, wrong) or ("" if name else tr(NEXT[wrong[0].partition(", ")[0]]))
-        if not name and all(label.startswith("a second call") for label in wrong):
-            name = tr("The layer keeps something from an earlier call, such as its mask.")
-        if not name and run_safely(self.calls.is_random, [()])[0].value:
-            name, part = tr("In evaluation, the same call gives another output each time."), "dropout"
-            step = tr(
-                "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
-            )
-        if not name and differs and (alike := self.search.alike()):
-            return self.other_attention("", first, alike)
-        if not name and first.got.error:
-            step = tr(ROOM) if wrong == ["many keys"] else step
-            words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
-            told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
-            return Verdict("wrong", sentences([border_of(stages, wrong), tr(told, **words)]), next_step=step)
-        if not name and wrong[0] != "one query":
-            known = (text for text, program in self.search.mistakes if explains(program, stages[wrong[0]]))
-            alike = next(known, "")
-            name = tr("In some calls, but not in all, it looks like this: {alike}", alike=tr(alike)) if alike else ""
-        return self.wrong_as(name, part, stages, wrong, step)
-
-    def other_attention(self, name: str, first: Result, alike: str = "") -> Verdict:
+    def other_attention(self, name: str, alike: str = "") -> Verdict:
         """Return the verdict on a layer that is no mistake, as far as one can see, and not the formula."""
-        evidence = example_in_words(first, self.handed.masks)
+        evidence = example_in_words(wrong_in(self.stages[self.wrong[0]])[0], self.handed.masks)
         if name:
             return Verdict("other", sentences([name, tr("All else is as in the formula, in every call.")]), evidence)
         told = sentences([alike, tr("A mistake that is not on the check's list can look like this, too.")])
         return Verdict("other", told, evidence, tr(WITHOUT))
 
-    def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
+    def what_is_wrong(self) -> Verdict:
+        """Return the verdict on a layer that no row of a table explains."""
+        wrong, first, step = self.wrong, wrong_in(self.stages[self.wrong[0]])[0], self.hand_over()
+        if all(label.startswith("a second call") for label in wrong):
+            return self.wrong_as(tr("The layer keeps something from an earlier call, such as its mask."), "", step)
+        if run_safely(self.calls.is_random, [()])[0].value:
+            step = (
+                "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
+            )
+            return self.wrong_as(
+                tr("In evaluation, the same call gives another output each time."), "dropout", tr(step)
+            )
+        if self.differs and (alike := self.search.alike()):
+            return self.other_attention("", alike)
+        step = step or tr(NEXT[wrong[0].partition(", ")[0]])
+        if first.got.error:
+            step = tr(ROOM) if wrong == ["many keys"] else step
+            words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
+            told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
+            return Verdict("wrong", sentences([border_of(self.stages, wrong), tr(told, **words)]), next_step=step)
+        bad = [(result.trial, result.got.value) for result in self.stages[wrong[0]]]
+        rows = self.search.mistakes if wrong[0] != "one query" else []
+        known = (text for text, program in rows if all(close(output_of(program, trial), got) for trial, got in bad))
+        alike = tr(next(known, ""))
+        name = tr("In some calls, but not in all, it looks like this: {alike}", alike=alike) if alike else ""
+        return self.wrong_as(name, "", step)
+
+    def hand_over(self) -> str:
         """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
         added = functools.partial(varied, before=None, after=torch.add)
         if not self.handed.residual and any(self.search.fits(*way, added) for way in self.search.ways):
             return tr("If that is meant, hand it over with `residual=True`.")
-        if self.handed.num_inputs < 3 or len(wrong) < len(stages) / 4:
+        if self.handed.num_inputs < 3 or len(self.wrong) < len(self.stages) / 4:
             return ""
-        lengths = ", valid_lens" * self.handed.masks
+        lengths, alone = ", valid_lens" * self.handed.masks, f"several heads, {SHARED[2]}"
+        told = ""
         if self.search.fits(causal):
             told = "If it is to be causal, hand it over as self-attention: `call=lambda layer, x{lengths}: …`."
-            return tr(told, lengths=lengths)
-        if not any(", " in label for label in wrong):
+        elif not any(", " in label for label in self.wrong):
             told = "If keys and values are one sequence, hand it over with `call=lambda layer, x, memory{lengths}: …`."
-            return tr(told, lengths=lengths)
-        for read in (stages, self.calls.results(causal)):
-            first, bad = "several heads", wrong_stages(read)
-            if f"{first}, {SHARED[2]}" not in bad and first in bad:
-                return tr(
-                    "If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`.", lengths=lengths
-                )
-        return ""
+        elif any(
+            "several heads" in bad and alone not in bad
+            for bad in (self.wrong, wrong_stages(self.calls.results(causal)))
+        ):
+            told = "If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`."
+        return tr(told, lengths=lengths) if told else ""

@@ -1,8 +1,8 @@
 """What ``head_mask`` does in a layer that is right without it, and its known mistakes."""
 
 from collections.abc import Callable
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from mha_course.checking.comparing import first_difference
@@ -11,60 +11,54 @@ from mha_course.language import tr
 from mha_course.museum.layer_calls import formula
 
 
-def gated_columns(trial: tuple, factors: Tensor) -> Tensor:
-    """Return the output of ``formula`` where each column of W_o is multiplied by one of ``factors``."""
-    return formula(*(*trial[:7], trial[7] * factors, *trial[8:]))
+def multiplied(trial: tuple, heads: Any = 1, queries: Any = 1, output: Any = 1) -> Tensor:
+    """Return the output of ``formula`` with the heads' outputs, their queries, or the output times numbers."""
+    turn = trial[9].get("turn") or (lambda *parts: parts)
+
+    def times(*parts: Tensor) -> tuple:
+        Q, K, V = turn(*parts)
+        return queries * Q, K, heads * V
+
+    return output * formula(*(*trial[:9], trial[9] | {"turn": times}))
 
 
-def gated_scores(trial: tuple, factors: Tensor) -> Tensor:
-    """Return the output of ``formula`` where each feature of the projected queries is multiplied by a factor."""
-    given = trial[9] | {"b_q": trial[9]["b_q"] * factors}
-    return formula(*(*trial[:4], trial[4] * factors[:, None], *trial[5:9], given))
+def by_head(gates: Tensor) -> Tensor:
+    """Return one number for each head, as they multiply (batch, heads, number, head size)."""
+    return gates[:, None, None]
 
 
-def gated_by_example(trial: tuple, gates: Tensor) -> Tensor:
-    """Return the output of ``formula`` where (batch, heads) take their factors in the order (heads, batch)."""
-    batch_size, size = len(trial[0]), trial[7].shape[1] // len(gates)
-    own = gates.repeat_interleave(batch_size).view(batch_size, -1).repeat_interleave(size, 1)
-    return torch.stack([gated_columns(trial, factors)[example] for example, factors in enumerate(own)])
-
-
-GATES: dict[str, Callable[[tuple, Tensor, int], Tensor]] = {  # what is said of a wrong head_mask → what it computes
-    "`head_mask` has no effect.": lambda trial, gates, size: formula(*trial),
+# What is said of a wrong head_mask → what it multiplies, of the gates, the batch size and the head size.
+GATES: dict[str, Callable[[Tensor, int, int], dict[str, Tensor]]] = {
+    "`head_mask` has no effect.": lambda gates, batch_size, size: {},
     "`head_mask` is repeated in the wrong order for the features (`repeat` for `repeat_interleave`): a head is "
-    "multiplied by several numbers.": lambda trial, gates, size: gated_columns(trial, gates.repeat(size)),
+    "multiplied by several numbers.": lambda gates, batch_size, size: {"heads": gates.repeat(size).view(-1, 1, size)},
     "`head_mask` is repeated in the wrong order for batch and heads (`repeat_interleave` for `repeat`): a head is "
-    "multiplied by another head's number.": lambda trial, gates, size: gated_by_example(trial, gates),
+    "multiplied by another head's number.": (
+        lambda gates, batch_size, size: {"heads": gates.repeat_interleave(batch_size).view(batch_size, -1, 1, 1)}
+    ),
     "`head_mask` is applied behind `W_o`, where features no longer belong to heads.": (
-        lambda trial, gates, size: formula(*trial) * gates.repeat_interleave(size)
+        lambda gates, batch_size, size: {"output": gates.repeat_interleave(size)}
     ),
     "`head_mask` is applied behind `W_o`, where features no longer belong to heads, and repeated in the wrong order.": (
-        lambda trial, gates, size: formula(*trial) * gates.repeat(size)
+        lambda gates, batch_size, size: {"output": gates.repeat(size)}
     ),
     "`head_mask` is multiplied into the scores: with 0, a head averages all values. It belongs to the heads' "
-    "outputs.": (lambda trial, gates, size: gated_scores(trial, gates.repeat_interleave(size))),
-    "`head_mask` is in reverse order.": lambda trial, gates, size: gated_columns(
-        trial, gates.flip(0).repeat_interleave(size)
+    "outputs.": lambda gates, batch_size, size: {"queries": by_head(gates)},
+    "`head_mask` is in reverse order.": lambda gates, batch_size, size: {"heads": by_head(gates.flip(0))},
+    "`head_mask` is applied twice.": lambda gates, batch_size, size: {"heads": by_head(gates.square())},
+    "A number other than 0 in `head_mask` counts as 1.": (
+        lambda gates, batch_size, size: {"heads": by_head((gates != 0).float())}
     ),
-    "`head_mask` is applied twice.": lambda trial, gates, size: gated_columns(
-        trial, gates.square().repeat_interleave(size)
-    ),
-    "A number other than 0 in `head_mask` counts as 1.": lambda trial, gates, size: gated_columns(
-        trial, (gates != 0).float().repeat_interleave(size)
-    ),
-    "`head_mask` is inverted: 0 keeps a head.": lambda trial, gates, size: gated_columns(
-        trial, (1 - gates).repeat_interleave(size)
-    ),
+    "`head_mask` is inverted: 0 keeps a head.": lambda gates, batch_size, size: {"heads": by_head(1 - gates)},
 }
 
 
 def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
     """Return a verdict on a wrong effect of ``head_mask`` in a layer that is right without it; None if it is right."""
-    size = trial[7].shape[1] // len(gates)
-    right = gated_columns(trial, gates.repeat_interleave(size))
+    right, sizes = multiplied(trial, by_head(gates)), (len(trial[0]), len(trial[7]) // len(gates))
     if (place := first_difference(output, right)) is None:
         return None
-    same = [text for text, gated in GATES.items() if first_difference(output, gated(trial, gates, size)) is None]
+    same = [text for text, of in GATES.items() if not first_difference(output, multiplied(trial, **of(gates, *sizes)))]
     name = tr(same[0]) if same else tr("Right without `head_mask`, wrong with it.")
     evidence = tr(
         "With head_mask {gates}, the output at {place} is {own} instead of {right}.",

@@ -9,62 +9,101 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.checking.comparing import CLOSE, explains
+from mha_course.checking.comparing import CLOSE
 from mha_course.language import listed, tr
 from mha_course.museum.layer_calls import LayerCalls, causal, changed, formula, transposed
 from mha_course.museum.variants import (
+    ALONE,
     BACKWARDS,
     BASES,
+    FIXED,
     OF_ALL,
     OF_HEADS,
     OVER_TOKENS,
+    PARTIAL,
     TIMES,
     in_words,
     variants,
     varied,
     with_factor,
 )
-from mha_course.museum.wrong_attention import other_attentions, programs, wrong_attentions
+from mha_course.museum.wrong_attention import other_attentions, part_of, programs, wrong_attentions
 
-RARE = {BACKWARDS, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # in words of what is not tried with a mistake
+RARE = {
+    BACKWARDS,
+    PARTIAL,
+    OF_ALL,
+    *(f"{base:,.0f}" for base in BASES[1:]),
+}  # in words of what is not tried with a mistake
+
+PLAIN: list[tuple[tuple, Callable]] = [((), varied)]  # no variant
 
 
-def gives(program: Callable, trial: tuple, output: Tensor | None) -> bool:
-    """Return whether a program of this library gives this output for the arguments ``trial``."""
+def output_of(program: Callable, trial: tuple) -> Tensor | None:
+    """Return what a program of this library gives; None if it raises: a mistake does not work with every call."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            got = program(*trial)
-        except Exception:  # a mistake does not work with every call
-            return False
-    if output is None or output.shape != got.shape:
+            return program(*trial)
+        except Exception:
+            return None
+
+
+def close(got: Tensor | None, output: Tensor | None) -> bool:
+    """Return whether a program gave a layer's output, up to digits that are lost in sums."""
+    if got is None or output is None or output.shape != got.shape:
         return False
-    size = got.detach().nan_to_num(0, 0, 0).abs().max().clamp(min=1).item()  # of the sums in which digits are lost
+    size = got.detach().nan_to_num(0, 0, 0).abs().max().clamp(min=1).item()
     return torch.allclose(output.double(), got.double(), CLOSE["rtol"], CLOSE["atol"] * size, equal_nan=True)
 
 
-def named(rows: list, readings: list) -> str:
-    """Return the message of the first program of ``rows`` that gives what every call gave, in one of its readings."""
-    for read in readings:
-        every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
-        first = every[0]
-        for text, program in rows:
-            if (first.got.error or gives(program, first.trial, first.numbers)) and explains(program, every):
-                return text
-    return ""
-
-
 @functools.cache
-def looks_ahead(attention: Callable) -> bool:
-    """Return whether a mistake lets a later token change an earlier output of a causal call."""
-    *X, allowed = *torch.randn(2, 2, 4, 4, generator=torch.Generator().manual_seed(0)), torch.ones(1, 1, 1, 4).bool()
-    X[1] = torch.cat([X[0][:, :3], X[1][:, 3:]], dim=1)
-    W = torch.randn(4, 4, 4, generator=torch.Generator().manual_seed(1))
-    try:
-        one, two = (attention(*causal((x, x, x, allowed, *W, 2)))[:, :3] for x in X)
-    except Exception:
-        return True
-    return not torch.allclose(one, two, equal_nan=True)
+def effects(attention: Callable) -> tuple[bool, bool]:
+    """Return whether a mistake lets a later token change an earlier output of a causal call, and whether it lets one
+    example change the output of another.
+    """
+    drawn = torch.Generator().manual_seed(0)
+    X, W = torch.randn(2, 4, 4, generator=drawn), torch.randn(4, 4, 4, generator=drawn)
+    X[1, :3] = X[0, :3]
+    all_keys, allowed = (
+        torch.ones(1, 1, 1, 4, dtype=torch.bool),
+        torch.arange(4) < torch.tensor([4, 2])[:, None, None, None],
+    )
+    both = output_of(attention, (X, X, X, allowed, *W, 2))
+    alone = [output_of(attention, (x, x, x, mask, *W, 2)) for x, mask in zip(X[:, None], allowed[:, None], strict=True)]
+    first, second = (output_of(attention, causal((x, x, x, all_keys, *W, 2))) for x in X[:, None])
+    is_ahead = first is None or second is None or not close(first[:, :3], second[:, :3])
+    return is_ahead, both is None or not all(itertools.starmap(close, zip(both[:, None], alone, strict=True)))
+
+
+class Hook:
+    """Change the examples of several test cases, each by a function of its own; the same again is remembered, since
+    most mistakes leave queries, keys and values as they are.
+    """
+
+    def __init__(self, functions: list[Callable]) -> None:
+        self.functions = functions
+        self.seen: list[Tensor] = []
+        self.found: list[Tensor] = []
+
+    def __call__(self, *X: Tensor) -> Any:
+        if not self.seen or not all(map(torch.equal, self.seen, X)):
+            parts = zip(*(x.chunk(len(self.functions)) for x in X), strict=True)
+            found = [function(*part) for function, part in zip(self.functions, parts, strict=True)]
+            self.seen, self.found = [*X], [torch.cat(x) for x in zip(*found, strict=True)]
+        return self.found if len(X) > 1 else self.found[0]
+
+
+def together(trials: list[tuple]) -> tuple:
+    """Return test cases of one layer as one, whose examples are those of all: a program is called once for all."""
+    X = [torch.cat(part) for part in list(zip(*trials, strict=True))[:3]]
+    shape = len(trials[0][0]), 1, X[0].shape[1], X[1].shape[1]
+    allowed, given = torch.cat([trial[3].expand(shape) for trial in trials]), dict(trials[0][9])
+    for name in ("turn", "bias", "after"):
+        hooks = [trial[9].get(name) for trial in trials]
+        whole = (lambda *x: x) if name == "turn" else (lambda x: [x])
+        given[name] = Hook([(h and (h if name == "turn" else lambda x, h=h: [h(x)])) or whole for h in hooks])
+    return (*X, allowed, *trials[0][4:9], given)
 
 
 class Search:
@@ -85,16 +124,36 @@ class Search:
         self.mistakes = programs(formula, [*mistakes, *others * formula_only])
         self.others = programs(formula, others * (not formula_only))
         given = [outcome.value[:2] for of_stage in calls.got.values() for outcome in of_stage]
-        self.given = sorted(given, key=lambda call: call[0][0].shape[1] != 6)  # the call that tells most
+        # The calls that tell most come first: a wrong one, of many tokens.
+        self.given = sorted(given, key=lambda call: (close(formula(*call[0]), call[1]), call[0][0].shape[1] != 6))
 
     def fits(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
         """Return whether every call gave what ``program`` gives, with the call changed in these ways."""
-        return all(gives(program, changed(trial, changes), output) for trial, output in self.given)
+        return all(close(output_of(program, changed(trial, changes)), output) for trial, output in self.given)
 
-    def fits_even(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
-        """Return whether values that are all equal come out as from ``program``: this does not depend on weights."""
+    def explained(self, way: list[Callable], rows: list, known: list) -> Iterator[tuple[tuple, str, list[Callable]]]:
+        """Yield a row of ``rows``, whose last part changes a call, a message of ``known``, whose program explains all
+        calls changed so and read in this way, and these changes.
+
+        The first call tries all rows at once; the other calls try those that fit it.
+        """
+        trial, output = self.given[0]
+        trials = [changed(trial, [*way, row[-1]]) for row in rows]
+        whole = together(trials)
+        for text, program in known:
+            if program is not formula and effects(program.keywords["attention"])[1]:
+                outputs = [output_of(program, one) for one in trials]
+            else:
+                found = output_of(program, whole)
+                outputs = [] if found is None else [*found.chunk(len(rows))]
+            for row, got in zip(rows, outputs, strict=False):
+                if close(got, output) and self.fits(*way, row[-1], program=program):
+                    yield row, text, [*way, row[-1]]
+
+    def fits_even(self, *changes: Callable[[tuple], tuple]) -> bool:
+        """Return whether values that are all equal come out as they should, which does not depend on weights."""
         even = self.calls.even
-        return even is not None and gives(program, changed(even[0], changes), even[1])
+        return even is not None and close(output_of(formula, changed(even[0], changes)), even[1])
 
     @functools.cached_property
     def right_in_values(self) -> list:
@@ -110,91 +169,89 @@ class Search:
         """Return the words for the variant of the formula that explains all calls, and its changes of a call."""
         for (around, members, _), way in itertools.product(self.right_in_values, self.likely):
             if self.fits_even(*way, around):
-                for words, change in members:
-                    if self.fits(*way, change):
-                        return listed(map(in_words, words)), [*way, change]
+                for (words, _), _, changes in self.explained(way, members, [("", formula)]):
+                    return listed(map(in_words, words)), changes
         return "", []
 
     def scaled(self) -> tuple[str, list[Callable], str]:
         """Return words and changes of a call for scores times a fitted number, and what is said of one that is wrong,
         since it changes with the size of heads; "" for what there is not.
         """
-        plain: list[tuple[tuple, Callable]] = [((), varied)]
-        for words, change in [*plain, *usual(self.groups[0][1])] if self.groups else []:
-            for way in self.likely:
-                factors = list(self.factors(*way, change))
-                told = [*map(in_words, words)]
-                if len(factors) < 2:
-                    continue
-                if abs(factors[1] - factors[0]) > 0.01 * factors[0]:
-                    if any(word[0] == OF_HEADS for word in words):
-                        return "", [], ""  # cosines times a constant, perhaps
-                    size, (one, two) = 2 * self.calls.handed.unit, (f"{factor:.3g}" for factor in factors)
-                    said = tr(
-                        "The scores are QKᵀ / √d times {one} with heads of {size} features, and times {two} with "
-                        "{more}: the factor should not change with the size.",
-                        one=one,
-                        size=size,
-                        two=two,
-                        more=2 * size,
-                    )
-                    return "", [], self.in_variant(words, said)
-                times = functools.partial(with_factor, change, factors[0])
-                if self.fits(*way, times):
-                    return listed([*told, in_words((TIMES, f"{factors[0]:g}"))]), [*way, times], ""
+        for (words, change), way in self.nearly_scaled():
+            if len(fitted := list(self.factors(*way, change))) < 2:
+                continue
+            normed = any(word[0] == OF_HEADS for word in words)
+            for told, power in ((TIMES, 0), (FIXED, 0.5))[: 1 + normed]:  # normed heads have no size to divide by
+                one, two = (factor / size**power for factor, size in fitted)
+                for number in (float(f"{one:.2g}"), float(f"{one:.3g}"), one):
+                    times = functools.partial(with_factor, change, number, power)
+                    if abs(two - one) < 0.01 * one and abs(one - 1) > 0.01 and self.fits(*way, times):
+                        return listed(map(in_words, (*words, (told, f"{number:g}")))), [*way, times], ""
+            if normed or abs(fitted[1][0] - fitted[0][0]) < 0.01 * fitted[0][0]:
+                continue  # cosines times a constant, perhaps
+            said = tr(
+                "The scores are QKᵀ / √d times {one} with heads of {size} features, and times {two} with "
+                "{more}: the factor should not change with the size.",
+                one=f"{fitted[0][0]:.3g}",
+                size=fitted[0][1],
+                two=f"{fitted[1][0]:.3g}",
+                more=fitted[1][1],
+            )
+            return "", [], in_variant(words, said)
         return "", [], ""
 
-    def factors(self, *changes: Callable[[tuple], tuple]) -> Iterator[float]:
+    def nearly_scaled(self) -> Iterator[tuple[tuple, list[Callable]]]:
+        """Yield the variants, and ways to read a call, that come nearest to the output with scores times a number."""
+        rows = [row for group in self.right_in_values for row in (*PLAIN * (group is self.groups[0]), *group[1])]
+        calls = self.calls.got.get("several heads", [])
+        for way in self.likely if rows and len(calls) > 2 else ():
+            trial, output, *_ = calls[0].value
+            whole = together([changed(trial, [*way, row[-1]]) for row in rows])
+            tried = (formula(*with_factor(tuple, 2**power, 0, whole)) for power in torch.linspace(-6, 6, 25))
+            errors = torch.stack([(got - output).square().sum((1, 2)) for got in tried]).amin(0)
+            yield from (
+                (rows[i], way) for i in errors.argsort(stable=True)[:16] if errors[i] < 0.2 * output.square().sum()
+            )
+
+    def factors(self, *changes: Callable[[tuple], tuple]) -> Iterator[tuple[float, int]]:
         """Yield, for heads of two sizes, the factor of the scores with which the formula gives the output, if any."""
-        calls = [outcome.value[:2] for outcome in self.calls.got.get("several heads", [])]
-        for trial, output in calls[:2] if len(calls) > 2 else ():
+        for trial, output in (outcome.value[:2] for outcome in self.calls.got["several heads"][:2]):
             trial = changed(trial, changes)
             low, high = -6.0, 6.0  # powers of 2
             for _ in range(6):  # all factors at once, as examples of one batch
                 powers = torch.linspace(low, high, 41)
-                got = formula(*with_factor(tuple, 2 ** powers[:, None, None, None], trial))
-                errors = (got - output).square().sum((1, 2))
-                best = powers[errors.argmin()].item()
-                if errors.min() > 0.05 * output.square().sum():
-                    return
+                got = formula(*with_factor(tuple, 2 ** powers[:, None, None, None], 0, trial))
+                best = powers[(got - output).square().sum((1, 2)).argmin()].item()
                 low, high = best - (high - low) / 20, best + (high - low) / 20
-            rounded = [float(f"{2**best:.2g}"), float(f"{2**best:.3g}"), 2**best]
-            fitting = [f for f in rounded if gives(formula, with_factor(tuple, f, trial), output)]
-            if not fitting or abs(best) < 0.01:
+            if not close(formula(*with_factor(tuple, 2**best, 0, trial)), output):
                 return
-            yield fitting[0]
+            yield 2**best, len(trial[7]) // trial[8]
 
-    def wrong_variant(self) -> str:
-        """Return a name for a wrong variant of the formula, or for one with a known mistake; "" if there is none."""
-        groups = self.right_in_values
-        for (_, _, wrong), way in itertools.product(groups or self.groups[:1], self.ways):
-            for words, text, change in wrong:
-                if (way in self.likely or OVER_TOKENS in text) and self.fits(*way, change):
-                    return self.in_variant(words, in_words(text))
-        return self.in_a_variant(self.mistakes)
+    def mistake(self) -> tuple[str, str] | None:
+        """Return the words for a mistake that explains all calls, alone or in a variant, and the part of a layer that
+        it is in; None if there is none.
+        """
+        if found := self.known(self.mistakes):
+            return found
+        for (_, _, wrong), way in itertools.product(self.right_in_values or self.groups[:1], self.ways):
+            for (words, text, _), _, _ in self.explained(way, wrong, [("", formula)]):
+                if (way in self.likely or OVER_TOKENS in text) and (text != ALONE or self.calls.handed.num_inputs == 1):
+                    return in_variant(words, in_words(text)), "scores"
+        return None
 
-    def in_a_variant(self, rows: list) -> str:
-        """Return the words for a variant and for one of ``rows`` in it that explain all calls; "" if none do."""
-        right = self.right_in_values
-        near = right or self.groups[: 1 if self.are_multiples else None]
-        for around, members, _ in near:
-            own = [pair for pair in usual(members) if right or self.are_multiples or len(pair[0]) < 2]
-            for way in self.ways:
-                left = [row for row in rows if self.may_be(way, row[1])]
-                left = [row for row in left if not right or self.fits_even(*way, around, program=row[1])]
-                for (text, program), (words, change) in itertools.product(left, own):
-                    if self.fits(*way, change, program=program):
-                        return self.in_variant(words, tr(text))
-        return ""
-
-    @staticmethod
-    def in_variant(words: tuple, mistake: str) -> str:
-        """Return what is said of a mistake in a variant, whose words come first."""
-        return tr("With {words}: {mistake}", words=listed(map(in_words, words)), mistake=mistake) if words else mistake
+    def known(self, known: list, alone: bool = False) -> tuple[str, str] | None:
+        """Return the words for a row of ``known``, perhaps in a variant, and its part; None if there is none."""
+        groups = [] if alone else self.right_in_values or self.groups
+        rows = [row for group in groups for row in usual(group[1]) if group[0] is groups[0][0] or len(row[0]) < 2]
+        for way in self.ways:
+            programs = [row for row in known if self.may_be(way, row[1])]
+            for (words, _), text, _ in self.explained(way, [*PLAIN, *rows], programs):
+                return in_variant(words, tr(text)), part_of(text)
+        return None
 
     def may_be(self, way: list[Callable], program: Any) -> bool:
         """Return whether a mistake can be in a layer, read in this way: not if one of both alone looks ahead."""
-        return way in self.likely or (causal in way and looks_ahead(program.keywords["attention"]))
+        return way in self.likely or (causal in way and effects(program.keywords["attention"])[0])
 
     def alike(self) -> str:
         """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
@@ -212,21 +269,27 @@ class Search:
 
     @functools.cached_property
     def are_multiples(self) -> bool:
-        """Whether equal values come out as multiples of what they should be, as weights that do not sum to 1 do."""
-        return any(self.scales_even(*way) for way in self.ways)
-
-    def scales_even(self, *changes: Callable[[tuple], tuple]) -> bool:
-        """Return whether values that are all equal come out, head by head, as multiples of what they should be."""
+        """Whether equal values come out, head by head, as multiples of what they should be, as weights that do not sum
+        to 1 make them.
+        """
         if self.calls.even is None or self.calls.even[1] is None:
             return False
-        trial, output = changed(self.calls.even[0], changes), self.calls.even[1]
-        W_o, num_heads, given = trial[7:10]
-        own, right = (
-            ((X - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1))
-            for X in (output, formula(*trial))
-        )
-        ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
-        return bool(torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().min() > 1e-3)
+        for way in self.ways:
+            trial = changed(self.calls.even[0], way)
+            W_o, num_heads, given = trial[7:10]
+            own, right = (
+                ((X - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1))
+                for X in (self.calls.even[1], formula(*trial))
+            )
+            ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
+            if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().min() > 1e-3:
+                return True
+        return False
+
+
+def in_variant(words: tuple, mistake: str) -> str:
+    """Return what is said of a mistake in a variant, whose words come first."""
+    return tr("With {words}: {mistake}", words=listed(map(in_words, words)), mistake=mistake) if words else mistake
 
 
 def usual(members: list) -> list:

@@ -31,15 +31,14 @@ FORMS: dict[tuple[str, str], Callable] = {
 
 
 def working_form(
-    output: Callable[[Sequence[Tensor], Tensor, Callable], Tensor], size: int, num_inputs: int
+    output: Callable[[Sequence[Tensor], Tensor, Callable], Tensor], X: Sequence[Tensor], num_inputs: int
 ) -> tuple[tuple[str, str] | None, tuple[str, str] | None, Any]:
     """Return the first of ``FORMS`` that has the effect of a mask, the first that runs, and the first error, or None.
 
-    output: (inputs, lengths, form) → what a layer gives, (batch, number, size). Whatever else is wrong with a layer,
-    a mask keeps a padded token, or a later one, from changing the output, and lets the others through.
+    output: (inputs, lengths, form) → what a layer gives for sequences such as ``X``, (2, 4, size). Whatever else is
+    wrong with a layer, a mask keeps a padded token, or a later one, from changing the output, and lets others through.
     """
     errors, runs, lengths = [], [], torch.tensor([4, 2])
-    X = [torch.randn(2, 4, size) for _ in range(3)]
     for name, form in FORMS.items():
         is_causal = "batch" not in name[1]
         if is_causal and num_inputs > 1:
@@ -48,7 +47,7 @@ def working_form(
         def changes(token: int, query: int, form: Callable = form) -> bool:
             other = [part.clone() for part in X]
             for part in other[num_inputs > 1 :]:
-                part[1, token] = torch.randn(size)  # not a shift, which a LayerNorm takes off
+                part[1, token] = torch.randn(X[0].shape[2])  # not a shift, which a LayerNorm takes off
             one, two = (output(of, lengths, form)[1, query] for of in (X, other))
             return bool(one.isnan().any()) or not torch.allclose(one, two, atol=1e-5)
 

@@ -2,7 +2,7 @@
 
 A test call is a tuple of arguments of ``layer_calls.formula``. A variant is a row of one of the lists below: words, and
 what it does to queries and keys (``TURNS``, ``NORMS``), to scores (``BIASES``), or before and after the layer
-(``AROUND``). All are combined, and any known mistake can be made in any of them. Words are a message and the words that
+(``around``). All are combined, and any known mistake can be made in any of them. Words are a message and the words that
 are put in its braces, each translated for itself.
 """
 
@@ -20,6 +20,7 @@ from mha_lib.attention import merge_heads, split_heads
 
 Words = tuple[str, ...]
 Named = list[tuple[Words, Any]]  # what is said → what is done
+Members = list[tuple[tuple[Words, ...], Callable]]  # the words for a variant → its change of a test call
 Wrong = list[tuple[tuple[Words, ...], Words, Callable]]  # the variant, what is wrong in it, and what is done
 
 
@@ -30,35 +31,43 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said: dict[str, Any] = {TIMES: None}
+    said: dict[str, Any] = {TIMES: None, FIXED: None}
     for _, members, wrong in variants(residual=False):
         said |= dict.fromkeys(part for words, _ in members for word in words for part in word)
         said |= dict.fromkeys(part for _, text, _ in wrong for part in text)
     return [part for part in said if not part[0].isdigit() and part not in ("RMSNorm", "LayerNorm")]
 
 
-def variants(residual: bool) -> list[tuple[Callable, list[tuple[tuple[Words, ...], Callable]], Wrong]]:
+def variants(residual: bool) -> list[tuple[Callable, Members, Wrong]]:
     """Return the variants by what stands around the layer: a change of a test call by that alone, pairs (words, change)
     for the right variants, those of fewest words first, and (words, message, change) for mistakes in a variant.
     ``residual`` is whether the input is taken off again.
     """
-    groups: list[tuple[Callable, list[tuple[tuple[Words, ...], Callable]], Wrong]] = []
-    for name, (before, after) in [((), (None, None)), *AROUND, (ADDED, (None, torch.add))]:
-        after = functools.partial(after, residual) if after in (sum_normed, sum_rms, sum_coarse) else after
-        within = functools.partial(varied, before=before, after=after)
-        found: list[tuple[tuple[Words, ...], Callable]] = []
+    groups: list[tuple[Callable, Members, Wrong]] = []
+    for name, before, after in around(residual):
+        within, own = functools.partial(varied, before=before, after=after), (name,) if name else ()
+        members: Members = []
         for parts in itertools.product([((), None), *TURNS], [((), None), *NORMS], [((), None), *BIASES]):
-            words = tuple(word for word in (*(word for word, _ in parts), name) if word)
+            words = (*(word for word, _ in parts if word), *own)
             turn, norm, bias = (part for _, part in parts)
             if words not in ((), (ADDED,)) and not (bias and (turn or norm)):
                 change = one_by_one(norm, turn)
-                found.append((words, functools.partial(within, turn=each(change, change), bias=bias)))
-        around = (name,) if name else ()
-        wrong: Wrong = [((*w, *around), text, functools.partial(within, turn=turn)) for w, text, turn in wrong_turns()]
-        wrong += [(around, text, functools.partial(within, bias=bias)) for text, bias in WRONG_BIASES]
+                members.append((words, functools.partial(within, turn=each(change, change), bias=bias)))
+        wrong: Wrong = [((*w, *own), text, functools.partial(within, turn=turn)) for w, text, turn in wrong_heads()]
+        wrong += [(own, text, functools.partial(within, bias=bias)) for text, bias in WRONG_BIASES]
         wrong += [((), UNEVEN, lambda trial, within=within: (trial[0], *within(trial)[1:]))] if before else []
-        groups.append((within, sorted(found, key=lambda variant: len(variant[0])), wrong))
+        wrong += [((), ALONE, lambda trial, of=of: (of(trial[0]), *trial[1:])) for _, of in OF_TOKENS * (not name)]
+        groups.append((within, sorted(members, key=lambda variant: len(variant[0])), wrong))
     return groups
+
+
+def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None]]:
+    """Return what can stand around a layer: words, what changes its input, and what its input and output become."""
+    rows: list[tuple[Words, Callable | None, Callable | None]] = [((), None, None)]
+    for name, norm in OF_TOKENS:
+        rows += [((BEFORE, name), norm, None), ((BEFORE_ADDED, name), norm, torch.add)]
+        rows += [((AFTER, name), None, functools.partial(norm_of_sum, norm, residual))]
+    return [*rows, (ADDED, None, torch.add)]
 
 
 def varied(trial, before=None, after=None, turn=None, bias=None):
@@ -80,19 +89,24 @@ def each(of_queries=None, of_keys=None, of_values=None):
     return lambda *heads: [part(X) if part else X for part, X in zip(parts, heads, strict=True)]
 
 
-def turned(X, halves=True, base=1e4, sign=1, start=0, minus=-1, angles_in_halves=None):
+def turned(X, halves=True, base=1e4, sign=1, start=0, minus=-1, swapped=False):
     """Turn pairs of features by angles that grow with the position, (batch, heads, number, head size), as RoPE does.
 
-    Pairs are of one half with the other, or of neighbours. ``minus`` and ``angles_in_halves`` make mistakes.
-    Source: Su et al. 2021, section 3.2.2.
+    Pairs are of one half with the other, or of neighbours. ``minus`` and ``swapped``, angles as the other pairs have
+    them, make mistakes. Source: Su et al. 2021, section 3.2.2.
     """
     powers = torch.arange(0, X.shape[-1], 2) / X.shape[-1]
     angles = sign * (torch.arange(X.shape[2]) + start)[:, None] * base**-powers
-    in_halves = halves if angles_in_halves is None else angles_in_halves
-    angles = angles.repeat(1, 2) if in_halves else angles.repeat_interleave(2, dim=-1)
+    angles = angles.repeat(1, 2) if halves is not swapped else angles.repeat_interleave(2, dim=-1)
     A, B = X.chunk(2, dim=-1) if halves else (X[..., ::2], X[..., 1::2])
     other = torch.cat([minus * B, A], dim=-1) if halves else torch.stack([minus * B, A], dim=-1).flatten(-2)
     return X * angles.cos() + other * angles.sin()
+
+
+def partly(X, share, **options):
+    """Turn the first features alone, this share of them; NaN where a head has too few, which fits no layer."""
+    size = int(share * X.shape[-1]) // 2 * 2
+    return torch.cat([turned(X[..., :size], **options), X[..., size:]], dim=-1) if size else X * math.nan
 
 
 def before_split(turn, Q, K, V):
@@ -119,9 +133,9 @@ def even_slopes(num_heads):
     return [2 ** (-8 * (head + 1) / num_heads) for head in range(num_heads)]
 
 
-def layer_norm(X, dim=-1):
+def layer_norm(X, dim=-1, eps=1e-5):
     """Normalise an axis to mean 0 and variance 1."""
-    return (X - X.mean(dim, keepdim=True)) * torch.rsqrt(X.var(dim, correction=0, keepdim=True) + 1e-5)
+    return (X - X.mean(dim, keepdim=True)) * torch.rsqrt(X.var(dim, correction=0, keepdim=True) + eps)
 
 
 def rms_norm(X, dim=-1, eps=1e-6):
@@ -139,32 +153,63 @@ def norm_of_sum(norm, residual, X, Y):
     return norm(X + Y) - X if residual else norm(X + Y)
 
 
-def with_factor(change, factor, trial):
-    """Return a test call changed by ``change``, a variant, with its scores times a constant, before any bias."""
+def with_factor(change, factor, power, trial):
+    """Return a test call changed by ``change``, a variant, with its scores times a constant and a power of the heads'
+    size, before any bias.
+    """
     *others, given = change(trial)
-    bias = given.get("bias") or (lambda scores: scores)
-    return *others, {**given, "bias": lambda scores: bias(factor * scores)}
+    bias, size = given.get("bias") or (lambda scores: scores), len(trial[7]) // trial[8]
+    return *others, {**given, "bias": lambda scores: bias(factor * size**power * scores)}
 
 
-coarse = functools.partial(rms_norm, eps=1e-5)  # as in Llama; PyTorch and Qwen take 1e-6 or less
+def wrong_heads() -> Wrong:
+    """Return mistakes in rotary positions, alone or with a norm of heads, and in such a norm, alone or with rotary
+    positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
+    """
+    found: Wrong = []
+    for right, norm in [((), None), *NORMS[: len(OF_TOKENS)]]:
+        for turn, (text, made) in itertools.product((turned, of_neighbours), WRONG_TURNS):
+            found.append(((right,) * bool(right), text, in_turn(each(norm, norm), made(turn))))
+    for right, turn in [((), None), *TURNS[:2]]:
+        for (name, norm), (said, made) in itertools.product(OF_TOKENS, WRONG_NORMS.items()):
+            found.append(((right,) * bool(right), (said, name), in_turn(made(norm), each(turn, turn))))
+    return found
+
+
+def in_turn(first: Callable, then: Callable) -> Callable:
+    """Return a function that changes queries, keys and values by ``first``, and then by ``then``."""
+    return lambda *heads: then(*first(*heads))
+
+
+OF_TOKENS: list[tuple[str, Callable]] = [
+    ("RMSNorm", rms_norm),
+    ("RMSNorm", functools.partial(rms_norm, eps=1e-5)),  # as in Llama; PyTorch and Qwen take 1e-6 or less
+    ("LayerNorm", layer_norm),
+    ("LayerNorm", functools.partial(layer_norm, eps=1e-12)),  # as in BERT
+]
 of_neighbours = functools.partial(turned, halves=False)
-sum_normed, sum_rms, sum_coarse = (functools.partial(norm_of_sum, norm) for norm in (layer_norm, rms_norm, coarse))
-ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
+PAIRS = {"halves": True, "neighbours": False}
 BASES = (1e4, 5e5, 1e6, 5e4, 1.6e5, 5e6, 1e7, 100.0)  # θ of today's models; the first is tried with mistakes as well
+ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
+PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"
 TURNS: Named = [
-    ((text, name, f"{base:,.0f}"), functools.partial(turn, base=base, sign=sign))
-    for base in BASES
-    for name, turn in (("halves", turned), ("neighbours", of_neighbours))
-    for text, sign in ((ROTARY, 1), (BACKWARDS, -1))
-    if sign > 0 or base == BASES[0]
+    *(
+        ((ROTARY, name, f"{base:,.0f}"), functools.partial(turned, halves=halves, base=base))
+        for base in BASES
+        for name, halves in PAIRS.items()
+    ),
+    *(
+        ((BACKWARDS, name, "10,000"), functools.partial(turned, halves=halves, sign=-1))
+        for name, halves in PAIRS.items()
+    ),
+    *(
+        ((PARTIAL, share, name, "10,000"), functools.partial(partly, share=number, halves=halves))
+        for share, number in (("1/4", 0.25), ("1/2", 0.5), ("3/4", 0.75))
+        for name, halves in PAIRS.items()
+    ),
 ]
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
-NORMS: Named = [
-    ((OF_HEADS, "RMSNorm"), rms_norm),
-    ((OF_HEADS, "RMSNorm"), coarse),
-    ((OF_HEADS, "LayerNorm"), layer_norm),
-    ((OF_ALL, "RMSNorm"), of_all_heads),
-]
+NORMS: Named = [*(((OF_HEADS, name), norm) for name, norm in OF_TOKENS), ((OF_ALL, "RMSNorm"), of_all_heads)]
 FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
 BIASES: Named = [
     (FALLING, functools.partial(sloped, steps=steps, is_signed=is_signed))
@@ -173,21 +218,8 @@ BIASES: Named = [
 ]
 BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"
-AROUND: Named = [
-    row
-    for name, norm, last in (
-        ("LayerNorm", layer_norm, sum_normed),
-        ("RMSNorm", rms_norm, sum_rms),
-        ("RMSNorm", coarse, sum_coarse),
-    )
-    for row in (
-        ((BEFORE, name), (norm, None)),
-        ((BEFORE_ADDED, name), (norm, torch.add)),
-        ((AFTER, name), (None, last)),
-    )
-]
 ADDED = ("its input added (a residual)",)  # alone it is no variant: ``residual=True`` says so
-TIMES = "scores times {}"  # the factor is fitted
+TIMES, FIXED = "scores times {}", "scores times {} in place of 1/√d"  # the factor is fitted
 WRONG_BIASES: Named = [
     ((text,), functools.partial(sloped, steps=of_heads, sign=sign))
     for steps in (slopes, even_slopes)
@@ -197,72 +229,40 @@ WRONG_BIASES: Named = [
     )
 ]
 UNEVEN = ("The norm is on keys and values, and not on the queries.",)
-APART = ("Rotary positions: the positions of queries and keys differ by one.",)
+ALONE = ("The norm is on the queries, and not on the keys and values.",)
 OVER_TOKENS = "The {} of heads runs over the tokens."
-WRONG_NORMS = {  # what is said of a norm of heads → what it does to queries, keys and values
+WRONG_NORMS: dict[str, Callable] = {  # what is said of a norm of heads → what it does to queries, keys and values
     "The {} of heads is on the queries alone.": lambda norm: each(norm),
     "The {} of heads is on the keys alone.": lambda norm: each(None, norm),
     "The {} of heads is on the values as well.": lambda norm: each(norm, norm, norm),
     OVER_TOKENS: lambda norm: each(*[functools.partial(norm, dim=2)] * 2),
     "The {} of heads runs over the heads.": lambda norm: each(*[functools.partial(norm, dim=1)] * 2),
 }
-
-
-def wrong_turns() -> list[tuple[tuple[Words, ...], Words, Callable]]:
-    """Return mistakes in rotary positions, alone or with a norm of heads, and in such a norm, alone or with rotary
-    positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
-    """
-    turns = [row for row in TURNS if f"{BASES[0]:,.0f}" in row[0] and row[0][0] == ROTARY]
-    norms = [((), None), *NORMS[:3]]
-    found = [((w,) * bool(w), text, in_turn(each(n, n), turn)) for w, n in norms for text, turn in wrong_rotary()]
-    for right, turn in [((), None), *turns]:
-        found += [((right,) * bool(right), text, in_turn(norm, each(turn, turn))) for text, norm in wrong_norms()]
-    return found
-
-
-def in_turn(first: Callable, then: Callable) -> Callable:
-    """Return a function that changes queries, keys and values by ``first``, and then by ``then``."""
-    return lambda *heads: then(*first(*heads))
-
-
-def wrong_norms() -> Named:
-    """Return what is wrong with a norm of heads, and a change of queries, keys and values by it."""
-    norms = (("RMSNorm", rms_norm), ("RMSNorm", coarse), ("LayerNorm", layer_norm))
-    return [((text, name), made(norm)) for name, norm in norms for text, made in WRONG_NORMS.items()]
-
-
-def wrong_rotary() -> Named:
-    """Return what is wrong with rotary positions, and a change of queries, keys and values by it."""
-    mixed = "Rotary positions: {} are paired in the queries, {} in the keys."
-    found: Named = [
-        ((mixed, "halves", "neighbours"), each(turned, of_neighbours)),
-        ((mixed, "neighbours", "halves"), each(of_neighbours, turned)),
-    ]
-    for turn in (turned, of_neighbours):
-        other = functools.partial(turn, angles_in_halves=turn is of_neighbours)
-        unsigned, backwards, later, sooner = (
-            functools.partial(turn, **more) for more in ({"minus": 1}, {"sign": -1}, {"start": 1}, {"start": -1})
-        )
-        twice = one_by_one(turn, turn)
-        found += [
-            (("Rotary positions turn the queries alone.",), each(turn)),
-            (("Rotary positions turn the keys alone.",), each(None, turn)),
-            (("Rotary positions turn the values as well.",), each(turn, turn, turn)),
-            (("Rotary positions turn queries and keys in opposite directions.",), each(turn, backwards)),
-            (("Rotary positions turn queries and keys twice.",), each(twice, twice)),
-            (APART, each(later, turn)),
-            (APART, each(sooner, turn)),
-            (
-                ("Rotary positions: the minus is missing, so that pairs are not turned.",),
-                each(unsigned, unsigned),
-            ),
-            (
-                ("Rotary positions: features are paired in one way and their angles in another.",),
-                each(other, other),
-            ),
-            (
-                ("Rotary positions are applied before the split, to the features of all heads together.",),
-                functools.partial(before_split, turn),
-            ),
-        ]
-    return found
+MIXED = "Rotary positions: {} are paired in the queries, {} in the keys."
+APART = ("Rotary positions: the positions of queries and keys differ by one.",)
+WRONG_TURNS: Named = [  # what is said → of a turn by right positions, what is done to queries, keys and values
+    ((MIXED, "halves", "neighbours"), lambda turn: each(turned, of_neighbours)),
+    ((MIXED, "neighbours", "halves"), lambda turn: each(of_neighbours, turned)),
+    (("Rotary positions turn the queries alone.",), lambda turn: each(turn)),
+    (("Rotary positions turn the keys alone.",), lambda turn: each(None, turn)),
+    (("Rotary positions turn the values as well.",), lambda turn: each(turn, turn, turn)),
+    (
+        ("Rotary positions turn queries and keys in opposite directions.",),
+        lambda turn: each(turn, functools.partial(turn, sign=-1)),
+    ),
+    (("Rotary positions turn queries and keys twice.",), lambda turn: each(*[one_by_one(turn, turn)] * 2)),
+    (APART, lambda turn: each(functools.partial(turn, start=1), turn)),
+    (APART, lambda turn: each(functools.partial(turn, start=-1), turn)),
+    (
+        ("Rotary positions: the minus is missing, so that pairs are not turned.",),
+        lambda turn: each(*[functools.partial(turn, minus=1)] * 2),
+    ),
+    (
+        ("Rotary positions: features are paired in one way and their angles in another.",),
+        lambda turn: each(*[functools.partial(turn, swapped=True)] * 2),
+    ),
+    (
+        ("Rotary positions are applied before the split, to the features of all heads together.",),
+        lambda turn: functools.partial(before_split, turn),
+    ),
+]

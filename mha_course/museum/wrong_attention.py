@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional as F  # noqa: F401 (mistakes use it)
+from torch.nn import functional as F
 
 from mha_course.checking.edits import mistakes_of, rows_of, source_of_answer
 from mha_lib.attention import merge_heads, split_heads
-from mha_lib.attention.pooling import softmax_of_allowed
+from mha_lib.attention.pooling import softmax_of_allowed as softmax
 
 
 def attention(
@@ -36,7 +36,7 @@ def attention(
         scores = torch.einsum("bhqkf,hf->bhqk", torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)), w_v)
     scores = bias(scores) if bias else scores
     valid = allowed.expand(len(scores), 1, *scores.shape[2:])
-    weights = masked_softmax(scores, attn_mask=valid)
+    weights = softmax(scores, valid)
     if only_weights:
         return weights
     return merge_heads(weights @ V) @ W_o.T + b_o
@@ -70,12 +70,32 @@ def programs(program: Callable[..., Any], rows: list | None = None) -> list[tupl
     return [(text, functools.partial(program, attention=wrong)) for text, wrong in rows]
 
 
-def masked_softmax(scores, attn_mask):
-    """Compute the library's softmax over allowed keys, without the checks of its arguments: it is called often here."""
-    return softmax_of_allowed(scores, attn_mask)
+def cut(X, num_heads):
+    """Split features into heads by a reshape without a transpose, a typical mistake."""
+    return X.reshape(len(X), num_heads, X.shape[1], -1)
 
 
-def running_softmax(scores, valid, block, above, below):
+def glued(heads):
+    """Merge heads by a reshape without a transpose, a typical mistake."""
+    return heads.reshape(len(heads), heads.shape[2], -1)
+
+
+def every_other(X, num_heads):
+    """Give a head every num_heads-th feature, a typical mistake."""
+    return X.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)
+
+
+def interleaved(heads):
+    """Merge heads with head and feature in the wrong order, a typical mistake."""
+    return heads.permute(0, 2, 3, 1).flatten(2)
+
+
+def some(heads, first, end):
+    """Put all heads but those from ``first`` to before ``end`` to zero, a typical mistake."""
+    return F.pad(heads[:, first:end], (0, 0, 0, 0, first, heads.shape[1] - end))
+
+
+def in_blocks(scores, valid, block, above, below):
     """Compute a softmax over blocks of keys with a running maximum, with or without correcting earlier sums.
 
     ``above`` and ``below`` say whether the sums above and below the fraction bar are corrected when a larger score
@@ -119,48 +139,37 @@ def by_length(valid, descending):
 PARTS = {  # where a part of the layer begins in ``attention``, in its order → the name of the part
     "matrices =": "projections",
     "scores =": "scores",
-    "attn_mask=": "lengths",
+    "scores, valid": "lengths",
     "return merge_heads": "output",
 }
 MISTAKES = """
-    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) ;
-        merge_heads(weights @ V) -> (weights @ V).reshape(queries.shape[:2] + (-1,)) || split_heads(X @ W.T + b,
-        num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) => The features are split into heads
-        by a reshape without a transpose: a head gets pieces of the sequence instead of its own features of every
-        token.
-    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) if W is W_q else
-        $ => The queries alone are split by a reshape without a transpose.
-    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) if W is W_k else
-        $ => The keys alone are split by a reshape without a transpose.
-    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) if W is W_v else
-        $ => The values alone are split by a reshape without a transpose.
-    merge_heads(weights @ V) -> (weights @ V).reshape(queries.shape[:2] + (-1,)) => The heads are merged by a
-        reshape without a transpose: positions and heads are mixed in the output.
-    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2) ||
-        split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2) ;
-        merge_heads(weights @ V) -> (weights @ V).permute(0, 2, 3, 1).flatten(2) => A head takes every num_heads-th
-        feature; its own features are next to each other.
-    split_heads(X @ W.T + b, num_heads) -> split_heads(X @ W.T + b, len(W) // num_heads) => The number of heads and
-        the head size have changed places.
-    merge_heads(weights @ V) -> (weights @ V).permute(0, 2, 3, 1).flatten(2) => The heads are merged with head and
-        feature in the wrong order: features of all heads are interleaved.
-    merge_heads(weights @ V) -> merge_heads((weights @ V).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0,
-        1)) => Examples and heads are exchanged: what lies in memory as (batch, heads) is read as (heads, batch).
-    split_heads(X @ W.T + b, num_heads) -> split_heads(X @ W.T + b, num_heads)[:, :1].expand(-1, num_heads, -1, -1)
-        => All heads use the rows of the first head.
-    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).unsqueeze(1) => There is only one head, which compares all
-        features: num_heads has no effect.
-    merge_heads(weights @ V) -> merge_heads((weights @ V).flip(1)) => The heads meet the columns of W_o in reverse
-        order.
-    merge_heads(weights @ V) -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head meets
-        the first head's columns of W_o.
+    split_heads -> cut ; merge_heads -> glued || split_heads -> cut => The features are split into heads by a reshape
+        without a transpose: a head gets pieces of the sequence instead of its own features of every token.
+    split_heads -> (cut if W is W_q else split_heads) => The queries alone are split by a reshape without a transpose.
+    split_heads -> (cut if W is W_k else split_heads) => The keys alone are split by a reshape without a transpose.
+    split_heads -> (cut if W is W_v else split_heads) => The values alone are split by a reshape without a transpose.
+    merge_heads -> glued => The heads are merged by a reshape without a transpose: positions and heads are mixed in the
+        output.
+    split_heads -> every_other || split_heads -> every_other ; merge_heads -> interleaved => A head takes every
+        num_heads-th feature; its own features are next to each other.
+    + b, num_heads -> + b, len(W) // num_heads => The number of heads and the head size have changed places.
+    merge_heads -> interleaved => The heads are merged with head and feature in the wrong order: features of all heads
+        are interleaved.
+    weights @ V -> ($).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1) => Examples and heads are exchanged:
+        what lies in memory as (batch, heads) is read as (heads, batch).
+    + b, num_heads) -> $[:, :1].expand(-1, num_heads, -1, -1) => All heads use the rows of the first head.
+    + b, num_heads -> + b, 1 => There is only one head, which compares all features: num_heads has no effect.
+    weights @ V -> ($).flip(1) => The heads meet the columns of W_o in reverse order.
+    merge_heads(weights @ V) -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head meets the
+        first head's columns of W_o.
     merge_heads(weights @ V) -> $ / num_heads => The heads are averaged instead of added.
-    weights @ V -> $ * (torch.arange(num_heads) < 1)[:, None, None] || $ * (torch.arange(num_heads) > num_heads -
-        2)[:, None, None] || $ * (torch.arange(num_heads) < num_heads - 1)[:, None, None] || $ *
-        (torch.arange(num_heads) > 0)[:, None, None] => Not all heads reach the output.
-    valid = allowed -> K, V = (X if num_heads % 2 else X[:, ::num_heads // 2].repeat(1, num_heads // 2, 1, 1) for X
-        in (K, V)); scores = Q @ K.mT / math.sqrt(Q.shape[3]); $ => Shared keys and values are repeated in the wrong
-        order (`repeat` for `repeat_interleave`): heads use another group's.
+    merge_heads(weights @ V) -> (weights @ V).mean(1).repeat(1, 1, num_heads) || (weights @ V).sum(1).repeat(1, 1,
+        num_heads) => The heads are averaged or added instead of joined.
+    weights @ V -> some($, 0, 1) || some($, num_heads - 1, num_heads) || some($, 0, num_heads - 1) || some($, 1,
+        num_heads) => Not all heads reach the output.
+    valid = allowed -> K, V = (X if num_heads % 2 else X[:, ::num_heads // 2].repeat(1, num_heads // 2, 1, 1) for X in
+        (K, V)); scores = Q @ K.mT / math.sqrt(Q.shape[3]); $ => Shared keys and values are repeated in the wrong order
+        (`repeat` for `repeat_interleave`): heads use another group's.
     math.sqrt(Q.shape[-1]) -> math.sqrt(len(W_q)) => The scores are divided by √num_hiddens instead of √(head size).
     math.sqrt(Q.shape[-1]) -> math.sqrt(num_heads) || math.sqrt(queries.shape[-1]) || math.sqrt(queries.shape[1]) ||
         math.sqrt(keys.shape[1]) => The scores are divided by the root of another size than the head's.
@@ -168,117 +177,109 @@ MISTAKES = """
     / math.sqrt(Q.shape[-1]) -> * math.sqrt(Q.shape[-1]) => The scores are multiplied by √(head size) instead of
         divided.
     math.sqrt(Q.shape[-1]) -> Q.shape[-1] => The scores are divided by the head size instead of its root.
-    / math.sqrt(Q.shape[-1]) -> _ ; masked_softmax(scores, attn_mask=valid) -> masked_softmax(scores,
-        attn_mask=valid) / math.sqrt(Q.shape[-1]) => The scale comes after the softmax: rows of weights do not sum
-        to 1.
+    / math.sqrt(Q.shape[-1]) -> _ ; softmax(scores, valid) -> softmax(scores, valid) / math.sqrt(Q.shape[-1]) => The
+        scale comes after the softmax: rows of weights do not sum to 1.
     torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> Q.unsqueeze(-2) + K.unsqueeze(-3) => There is no tanh in the
         scores: the query's part is the same for all keys and cancels.
-    torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A ReLU is in
-        the place of tanh.
-    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, 0.0) => Masked scores become 0 before the softmax,
-        so they keep some weight; −∞ is needed.
-    masked_softmax(scores, attn_mask=valid) -> (scores + valid.float()).softmax(-1) || (scores +
-        (~valid).float()).softmax(-1) => The mask's 0 and 1 are added to the scores; 0 and −∞ are needed.
-    masked_softmax(scores, attn_mask=valid) -> scores.softmax(-1) * valid => The mask comes after the softmax: rows
-        do not sum to 1 over the valid keys.
-    masked_softmax(scores, attn_mask=valid) -> scores.softmax(-1) => The mask has no effect.
-    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, 1e9) => Masked scores become a large number; −∞ is
-        needed.
-    masked_softmax(scores, attn_mask=valid) -> masked_softmax(scores, attn_mask=valid).softmax(-1) ||
-        masked_softmax(masked_softmax(scores, attn_mask=valid), attn_mask=valid) => The softmax is applied twice.
-    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, -1e4) || low(scores, valid, -1e3) || low(scores,
-        valid, -100.0) || low(scores, valid, -10.0) || (scores - 1e4 * ~valid).softmax(-1) => Masked scores are low,
-        but not low enough: large scores get through; −∞ is needed.
-    attn_mask=valid -> attn_mask=~valid || masked_softmax(scores, attn_mask=valid) -> low(scores, ~valid) ||
-        low(scores, ~valid, -math.inf) => The mask is inverted: the masked keys take part, and the valid keys do
-        not.
-    attn_mask=valid -> attn_mask=F.pad(valid[..., 1:], (0, 1)) => The mask is one key too short.
-    attn_mask=valid -> attn_mask=F.pad(valid[..., :-1], (1, 0), value=True) => The mask is one key too long.
-    attn_mask=valid -> attn_mask=valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The valid
-        lengths are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each
-        other's.
-    attn_mask=valid -> attn_mask=valid.flip(0) => The examples' masks are in reverse order.
-    attn_mask=valid -> attn_mask=valid[:1].expand_as(valid) => All examples get the first one's mask.
-    attn_mask=valid -> attn_mask=valid.any(0, keepdim=True).expand_as(valid) => All examples get the longest one's
-        mask.
-    attn_mask=valid -> attn_mask=by_length(valid, True) || attn_mask=by_length(valid, False) => The masks are sorted
-        by length: examples get each other's.
-    attn_mask=valid -> attn_mask=on_queries(valid) || masked_softmax(scores, attn_mask=valid) -> low(scores,
-        on_queries(valid)) || low(scores, on_queries(valid), -math.inf) || scores.softmax(-1) * on_queries(valid) =>
-        The mask is transposed: it is on the queries instead of the keys.
-    attn_mask=valid -> attn_mask=valid & on_queries(valid) || masked_softmax(scores, attn_mask=valid) -> low(scores,
-        valid & on_queries(valid)) || low(scores, valid & on_queries(valid), -math.inf) || merge_heads(weights @ V)
-        @ W_o.T + b_o -> ($) * counted(valid)[:, 0] => Rows of padded queries are masked or set to 0 as well. The
-        mask is on keys only.
-    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, dim=2) || low(scores, valid, -math.inf, 2) ||
-        low(scores, valid, dim=2) * valid || scores.softmax(2) => The softmax runs over the queries: columns of
-        weights sum to 1 instead of rows.
-    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, dim=1) || low(scores, valid, dim=1) * valid ||
-        low(scores, valid, -math.inf, 1) => The softmax runs over the heads: for a query and a key, the weights of
-        all heads sum to 1.
-    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, -math.inf, 0).nan_to_num(0) || low(scores, valid,
-        dim=0) => The softmax runs over the batch: for a query and a key, the weights of all examples sum to 1.
-    masked_softmax(scores, attn_mask=valid) -> scores.masked_fill(~valid, 0.0) || scores.masked_fill(~valid,
-        -math.inf) => There is no softmax: the scores themselves are the weights.
-    masked_softmax(scores, attn_mask=valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1,
-        keepdim=True).clamp(min=1e-30) || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) =>
-        Powers of large scores overflow: the largest of a row must be subtracted first.
-    masked_softmax(scores, attn_mask=valid) -> running_softmax(scores, valid, 1, False, False) ||
-        running_softmax(scores, valid, 1, False, True) || running_softmax(scores, valid, 1, True, False) ||
-        running_softmax(scores, valid, 16, False, False) || running_softmax(scores, valid, 16, False, True) ||
-        running_softmax(scores, valid, 16, True, False) || running_softmax(scores, valid, 64, False, False) ||
-        running_softmax(scores, valid, 64, False, True) || running_softmax(scores, valid, 64, True, False) => The
-        softmax reads keys in blocks, and does not correct its sums when a larger score comes.
+    torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A ReLU is in the
+        place of tanh.
+    softmax(scores, valid) -> low(scores, valid, 0.0) => Masked scores become 0 before the softmax, so they keep some
+        weight; −∞ is needed.
+    softmax(scores, valid) -> (scores + valid.float()).softmax(-1) || (scores + (~valid).float()).softmax(-1) => The
+        mask's 0 and 1 are added to the scores; 0 and −∞ are needed.
+    softmax(scores, valid) -> scores.softmax(-1) * valid => The mask comes after the softmax: rows do not sum to 1 over
+        the valid keys.
+    softmax(scores, valid) -> scores.softmax(-1) => The mask has no effect.
+    softmax(scores, valid) -> low(scores, valid, 1e9) => Masked scores become a large number; −∞ is needed.
+    softmax(scores, valid) -> softmax(scores, valid).softmax(-1) || softmax(softmax(scores, valid), valid) => The
+        softmax is applied twice.
+    softmax(scores, valid) -> low(scores, valid, -1e4) || low(scores, valid, -1e3) || low(scores, valid, -100.0) ||
+        low(scores, valid, -10.0) || (scores - 1e4 * ~valid).softmax(-1) || (scores - 2.0 * ~valid).softmax(-1) ||
+        (scores - 10.0 * ~valid).softmax(-1) || (scores - 100.0 * ~valid).softmax(-1) => Masked scores are low, but not
+        low enough: large scores get through; −∞ is needed.
+    scores, valid -> scores, ~valid || softmax(scores, valid) -> low(scores, ~valid) || low(scores, ~valid, -math.inf)
+        => The mask is inverted: the masked keys take part, and the valid keys do not.
+    scores, valid -> scores, F.pad(valid[..., 1:], (0, 1)) => The mask is one key too short.
+    scores, valid -> scores, F.pad(valid[..., :-1], (1, 0), value=True) => The mask is one key too long.
+    scores, valid -> scores, valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The valid lengths
+        are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's.
+    scores, valid -> scores, valid.flip(0) => The examples' masks are in reverse order.
+    scores, valid -> scores, valid[:1].expand_as(valid) => All examples get the first one's mask.
+    scores, valid -> scores, valid.any(0, keepdim=True).expand_as(valid) => All examples get the longest one's mask.
+    scores, valid -> scores, by_length(valid, True) || scores, by_length(valid, False) => The masks are sorted by
+        length: examples get each other's.
+    scores, valid -> scores, on_queries(valid) || softmax(scores, valid) -> low(scores, on_queries(valid)) ||
+        low(scores, on_queries(valid), -math.inf) || scores.softmax(-1) * on_queries(valid) => The mask is transposed:
+        it is on the queries instead of the keys.
+    scores, valid -> scores, valid & on_queries(valid) || softmax(scores, valid) -> low(scores, valid &
+        on_queries(valid)) || low(scores, valid & on_queries(valid), -math.inf) || merge_heads(weights @ V) @ W_o.T +
+        b_o -> ($) * counted(valid)[:, 0] => Rows of padded queries are masked or set to 0 as well. The mask is on keys
+        only.
+    softmax(scores, valid) -> low(scores, valid, dim=2) || low(scores, valid, -math.inf, 2) || low(scores, valid, dim=2)
+        * valid || scores.softmax(2) => The softmax runs over the queries: columns of weights sum to 1 instead of rows.
+    softmax(scores, valid) -> low(scores, valid, dim=1) || low(scores, valid, dim=1) * valid || low(scores, valid,
+        -math.inf, 1) => The softmax runs over the heads: for a query and a key, the weights of all heads sum to 1.
+    softmax(scores, valid) -> low(scores, valid, -math.inf, 0).nan_to_num(0) || low(scores, valid, dim=0) => The softmax
+        runs over the batch: for a query and a key, the weights of all examples sum to 1.
+    softmax(scores, valid) -> scores.masked_fill(~valid, 0.0) || scores.masked_fill(~valid, -math.inf) => There is no
+        softmax: the scores themselves are the weights.
+    softmax(scores, valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30)
+        || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Powers of large scores overflow:
+        the largest of a row must be subtracted first.
+    softmax(scores, valid) -> in_blocks(scores, valid, 1, 0, 0) || in_blocks(scores, valid, 1, 0, 1) ||
+        in_blocks(scores, valid, 1, 1, 0) || in_blocks(scores, valid, 16, 0, 0) || in_blocks(scores, valid, 16, 0, 1) ||
+        in_blocks(scores, valid, 16, 1, 0) || in_blocks(scores, valid, 64, 0, 0) || in_blocks(scores, valid, 64, 0, 1)
+        || in_blocks(scores, valid, 64, 1, 0) => The softmax reads keys in blocks, and does not correct its sums when a
+        larger score comes.
     weights @ V -> weights @ K => The keys are averaged instead of the values.
     (values, W_v, b_v) -> (keys, W_v, b_v) => The values are made from the keys.
+    (keys, W_k, b_k), (values, W_v, b_v) -> (values, W_k, b_k), (keys, W_v, b_v) || Q @ K.mT -> Q @ V.mT ; weights @ V
+        -> weights @ K => Keys and values have changed places.
     (values, W_v, b_v) -> (values, W_k, b_k) => The values go through W_k.
     (keys, W_k, b_k) -> (keys, W_q, b_q) => The keys go through W_q.
     (keys, W_k, b_k) -> (keys, W_v, b_v) => The keys go through W_v.
-    (queries, W_q, b_q), (keys, W_k, b_k) -> (queries, W_k, b_k), (keys, W_q, b_q) => W_q and W_k have changed
-        places.
+    (queries, W_q, b_q), (keys, W_k, b_k) -> (queries, W_k, b_k), (keys, W_q, b_q) => W_q and W_k have changed places.
     (queries, W_q, b_q) -> (queries, torch.eye(len(W_q)), 0) => W_q has no effect.
     (keys, W_k, b_k) -> (keys, torch.eye(len(W_k)), 0) => W_k has no effect.
     (values, W_v, b_v) -> (values, torch.eye(len(W_v)), 0) => W_v has no effect.
     @ W_o.T + b_o -> _ => W_o has no effect.
     @ W_o.T -> @ W_o => W_o is used transposed.
+    merge_heads(weights @ V) @ W_o.T + b_o -> ($) @ W_o.T + b_o => W_o is applied twice.
     X @ W.T -> X @ W ; @ W_o.T -> @ W_o || X @ W.T -> X @ W => The matrices are used transposed, as (input, output).
     + b_o -> _ => W_o's bias is missing.
     (queries, W_q, b_q) -> (queries, W_q, 0) => W_q's bias is missing.
     (values, W_v, b_v) -> (values, W_v, 0) => W_v's bias is missing.
     W.T + b -> W.T => The biases of W_q, W_k and W_v are missing.
     W.T + b -> W.T ; + b_o -> _ => All biases are missing.
-    return merge_heads(weights @ V) -> return queries + merge_heads(weights @ V) => The input is added to the output
-        (a residual).
+    return merge_heads(weights @ V) -> return queries + merge_heads(weights @ V) => The input is added to the output (a
+        residual).
     merge_heads(weights @ V) @ W_o.T + b_o -> ($).relu() => A ReLU follows the layer.
-    split_heads(X @ W.T + b, num_heads) -> split_heads((X @ W.T + b).relu(), num_heads) => A ReLU follows the
-        projections of queries, keys and values.
-    attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) => This is causal: queries do not attend to later keys.
-    attn_mask=valid -> attn_mask=torch.ones_like(valid).tril() || attn_mask=valid & torch.ones_like(valid).tril() =>
-        The causal mask starts at the first key, as `is_causal` does; the last query belongs to the last key.
-    attn_mask=valid -> attn_mask=valid & (back(valid) != 0) || attn_mask=valid & (back(valid) > 0) ||
-        masked_softmax(scores, attn_mask=valid) -> low(scores, valid & (back(valid) > 0)) || low(scores, valid &
-        (back(valid) > 0), -math.inf) => A token does not attend to itself.
-    (queries, W_q, b_q), (keys, W_k, b_k), (values, W_v, b_v) -> (queries.transpose(0, 1), W_q, b_q),
-        (keys.transpose(0, 1), W_k, b_k), (values.transpose(0, 1), W_v, b_v) ; valid = allowed.expand(len(scores),
-        1, *scores.shape[2:]) -> valid = scores.new_ones(scores.shape, dtype=torch.bool) ; merge_heads(weights @ V)
-        @ W_o.T + b_o -> ($).transpose(0, 1) => Batch and sequence are exchanged: a token attends to the other
-        examples.
+    X @ W.T + b -> ($).relu() => A ReLU follows the projections of queries, keys and values.
+    scores, valid -> scores, valid & (back(valid) >= 0) => This is causal: queries do not attend to later keys.
+    scores, valid -> scores, torch.ones_like(valid).tril() || scores, valid & torch.ones_like(valid).tril() => The
+        causal mask starts at the first key, as `is_causal` does; the last query belongs to the last key.
+    scores, valid -> scores, valid & (back(valid) != 0) || scores, valid & (back(valid) > 0) || softmax(scores, valid)
+        -> low(scores, valid & (back(valid) > 0)) || low(scores, valid & (back(valid) > 0), -math.inf) => A token does
+        not attend to itself.
+    softmax(scores, valid) -> low(scores, F.pad(valid[..., 1:], (0, 1)), -math.inf) => The mask is one key too short.
+    (queries, W_q, b_q), (keys, W_k, b_k), (values, W_v, b_v) -> (queries.transpose(0, 1), W_q, b_q), (keys.transpose(0,
+        1), W_k, b_k), (values.transpose(0, 1), W_v, b_v) ; valid = allowed.expand(len(scores), 1, *scores.shape[2:]) ->
+        valid = scores.new_ones(scores.shape, dtype=torch.bool) ; merge_heads(weights @ V) @ W_o.T + b_o ->
+        ($).transpose(0, 1) => Batch and sequence are exchanged: a token attends to the other examples.
     """
 # What is another attention, and no mistake.
 OTHERS = """
-    attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) & (back(valid) < 2) => This is a window: a query attends
-        to the last 2 keys only.
-    attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) & (back(valid) < 3) => This is a window: a query attends
-        to the last 3 keys only.
-    masked_softmax(scores, attn_mask=valid) -> masked_softmax(50 * torch.tanh(scores / 50), attn_mask=valid) ||
-        masked_softmax(30 * torch.tanh(scores / 30), attn_mask=valid) || masked_softmax(20 * torch.tanh(scores /
-        20), attn_mask=valid) || masked_softmax(10 * torch.tanh(scores / 10), attn_mask=valid) => This is a
-        soft-cap: the scores pass through a tanh before the softmax.
-    Q @ K.mT / math.sqrt(Q.shape[-1]) -> F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT || F.normalize(Q,
-        dim=-1) @ F.normalize(K, dim=-1).mT / math.sqrt(Q.shape[-1]) => Queries and keys are normalised before they
-        are compared.
-    masked_softmax(scores, attn_mask=valid) -> F.pad(F.pad(scores.masked_fill(~valid, -math.inf), (0,
-        1)).softmax(-1), (0, -1)) => A 1 is added below the fraction bar of the softmax.
-    merge_heads(weights @ V) -> $ * merge_heads(Q).sigmoid() => This is a gate: a sigmoid of the queries multiplies
-        the heads' outputs.
+    scores, valid -> scores, valid & (back(valid) >= 0) & (back(valid) < 2) => This is a window: a query attends to the
+        last 2 keys only.
+    scores, valid -> scores, valid & (back(valid) >= 0) & (back(valid) < 3) => This is a window: a query attends to the
+        last 3 keys only.
+    softmax(scores, valid) -> softmax(50 * torch.tanh(scores / 50), valid) || softmax(30 * torch.tanh(scores / 30),
+        valid) || softmax(20 * torch.tanh(scores / 20), valid) || softmax(10 * torch.tanh(scores / 10), valid) => This
+        is a soft-cap: the scores pass through a tanh before the softmax.
+    Q @ K.mT / math.sqrt(Q.shape[-1]) -> F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT || F.normalize(Q, dim=-1) @
+        F.normalize(K, dim=-1).mT / math.sqrt(Q.shape[-1]) => Queries and keys are normalised before they are compared.
+    softmax(scores, valid) -> F.pad(F.pad(scores.masked_fill(~valid, -math.inf), (0, 1)).softmax(-1), (0, -1)) => A 1 is
+        added below the fraction bar of the softmax.
+    merge_heads(weights @ V) -> $ * merge_heads(Q).sigmoid() => This is a gate: a sigmoid of the queries multiplies the
+        heads' outputs.
     """

@@ -4,8 +4,10 @@ import math
 
 import pytest
 import torch
+import wrong_by_rule
 from changed_layers import variant
 from torch import nn
+from wrong_by_rule import rms
 
 from mha_course.checking.edits import mistakes_of
 from mha_course.exercises import check_layer
@@ -42,13 +44,18 @@ class Changed(nn.Module):
         return self.program(*self.change(trial))
 
 
-def check(change=lambda trial: trial, program=formula):
-    return check_layer(lambda size, heads, dropout: Changed(change, program, size, heads))
+def check(change=lambda trial: trial, program=formula, smallest=1):
+    def make(size, heads, dropout):
+        if size // heads < smallest:
+            raise ValueError("the heads are too small")
+        return Changed(change, program, size, heads)
+
+    return check_layer(make)
 
 
 @pytest.mark.parametrize("words", RIGHT, ids=" ".join)
 def test_a_variant_is_right_by_its_words(words):
-    verdict = check(RIGHT[words])
+    verdict = check(RIGHT[words], smallest=8 if "of the features" in words[0] else 1)  # a part of few is no pair
     assert verdict and f"with {words[0]}." in verdict.text, verdict
 
 
@@ -68,9 +75,20 @@ def test_an_attention_that_is_no_mistake_is_named_and_not_accused(number):
 
 def test_a_constant_factor_is_a_variant_and_one_that_changes_with_the_size_a_mistake():
     right = check_layer(variant(scores=lambda self, Q, K: 0.7 * Q @ K.mT / math.sqrt(Q.shape[-1])))
+    normed = check_layer(variant(scores=lambda self, Q, K: 0.12 * rms(Q) @ rms(K).mT))
     wrong = check_layer(variant(scores=lambda self, Q, K: Q @ K.mT / 8))
     assert right and "scores times 0.7" in right.text, right
+    assert normed and "RMSNorm of each head's queries and keys, scores times 0.12 in place of 1/√d" in normed.text
     assert wrong.state == "wrong" and "should not change with the size" in wrong.text, wrong
+
+
+BEHIND = "s = s.masked_fill(~keep, -math.inf)\n    a = s.softmax(-1)", "a = s.softmax(-1) * keep"
+
+
+def test_a_mask_behind_the_softmax_of_normed_heads_is_the_mistake_in_the_variant():
+    verdict = check_layer(wrong_by_rule.layer("normed", *BEHIND))
+    assert verdict.state == "wrong", verdict
+    assert verdict.text.startswith("With RMSNorm of each head's queries and keys: The mask comes after the softmax")
 
 
 def test_weights_that_are_another_attention_are_said_with_what_is_alike():
