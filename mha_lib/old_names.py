@@ -20,8 +20,7 @@ HEADS = (
     "head_means", "head_outputs", "integrated_gradients", "least_heads", "leave_one_out", "losses_without_each",
     "mean_and_ci95", "mean_ranks", "monte_carlo_shapley", "negative_entropy", "num_prunable", "output_norm",
     "patch_heads", "plan_from", "prune", "prune_attention", "pruning_curve",
-    "random_pruning_curve", "ranks", "select_heads", "set_members", "shapley", "spearman",
-    "top_k_sets", "worst_sets",
+    "random_pruning_curve", "select_heads", "shapley", "spearman", "top_k_sets", "worst_sets",
     "controls", "interactions", "kept_results", "key_patterns", "planted_heads", "seeds", "ablation", "coalitions",
     "intervals", "measures", "removal",
 )  # fmt: skip

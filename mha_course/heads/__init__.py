@@ -48,13 +48,13 @@ from mha_lib.heads import (
     load_pruned,
     mean_distance,
     of,
+    ranks,
     save_pruned,
+    set_members,
     top1_hit_rate,
     weight_on_self,
     weight_on_token,
 )
-from mha_lib.heads.plans import ranks
-from mha_lib.heads.shapley_shares import set_members
 
 __all__ = [
     "Evaluation", "FoundHeads", "Planted", "Removal", "ablation_values", "area_under_curve", "best_sets",

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 from mha_lib import old_names
 from mha_lib.heads.any_model import FoundHeads, of
 from mha_lib.heads.found_removal import Removal
+from mha_lib.heads.plans import ranks
 from mha_lib.heads.saving import load_pruned, save_pruned
+from mha_lib.heads.shapley_shares import set_members
 from mha_lib.heads.statistics import entropy, mean_distance, top1_hit_rate, weight_on_self, weight_on_token
 
 __all__ = [
-    "FoundHeads", "Removal", "entropy", "load_pruned", "mean_distance", "of", "save_pruned", "top1_hit_rate",
-    "weight_on_self", "weight_on_token",
+    "FoundHeads", "Removal", "entropy", "load_pruned", "mean_distance", "of", "ranks", "save_pruned", "set_members",
+    "top1_hit_rate", "weight_on_self", "weight_on_token",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # names that have left this room are found until the next release
