@@ -53,6 +53,16 @@ def test_leave_one_out_over_batches_is_the_librarys(by):
         close(stacked(costs.each)[..., number], stacked(alone))
 
 
+def test_means_are_those_of_the_batches_and_give_way_to_others():
+    _, batch, found, loss = made()
+    part, others = loader(batch)
+    own, theirs = found.means(loss, [part]), found.means(loss, [others])
+    expected = stacked(found.leave_one_out(loss, [part], instead=own))
+    close(stacked(found.leave_one_out(loss, [part], by="mean")), expected)
+    given = stacked(found.leave_one_out(loss, [part], by="mean", instead=theirs))
+    assert (given - expected).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("sizes", [(4, 2), (1,) * 6, (6,)])
 def test_resampling_takes_the_next_example_across_batches(sizes):
     model, batch, found, loss = made()
@@ -170,11 +180,17 @@ def test_early_layers_are_computed_once_and_what_is_written_into_is_not_reused()
     close(stacked(found.leave_one_out(loss, [batch])), expected)
     once = 2 + 1  # with all heads; and once more from the last layer on, to compare
     assert [counts.count(number) for number in range(4)] == [1 + 3, 1 + 6, 1 + 9, once - 1 + 12]
-    # A block that adds in place to what came in: nothing of it is right a second time.
-    for block in model.blocks.values():
-        block.feed_forward.forward = lambda X: X.mul_(0.5).add_(1.0)
-    expected = heads.leave_one_out(model, batch, TASK, score="loss").cpu()
-    close(stacked(found.leave_one_out(loss, [batch])), expected)
+    # What a block writes into came from a module that is called again: neither of its outputs is right a second time.
+    block, model.shared = model.blocks["layer 0"], torch.nn.Identity()
+    forward = block.forward
+    model.shared.forward = lambda X: X + 0.25
+    block.forward = lambda X, *rest, **named: forward(model.shared(model.shared(X).mul_(1.5)), *rest, **named)
+    costs = found.leave_one_out(loss, [batch])
+    with torch.no_grad():
+        whole = loss(model, batch)
+        for name in found.layers:
+            with found.ablated({name: [1]}):
+                close(costs[name][1], (loss(model, batch) - whole).mean().double().cpu())
 
 
 def test_intervals_are_those_of_examples_drawn_again():
