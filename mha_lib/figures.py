@@ -66,7 +66,8 @@ def heatmaps(
     sides = ("query_labels", query_labels, num_queries), ("key_labels", key_labels, num_keys)
     names = [given if given is None else labels(name, given, count) for name, given, count in sides]
     if titles is None:
-        titles = [""] if isinstance(weights, Tensor) and weights.dim() == 2 else head_titles(weights)
+        each = [", ".join(f"{what} {number}" for what, number in numbers.items()) for numbers in head_numbers(weights)]
+        titles = [""] if isinstance(weights, Tensor) and weights.dim() == 2 else each
     titles = labels("titles", titles, num_heads)
     rows, columns = grid_shape(num_heads, columns)
     if top is not None and not top > 0:
@@ -115,14 +116,12 @@ def one_example(weights: Tensor | Mapping[str, Tensor]) -> Tensor:
     return (weights if weights.dim() == 3 else weights.unsqueeze(0)).detach().float().cpu()
 
 
-def head_titles(
-    weights: Tensor | Mapping[str, Tensor], one: str = "head {head}", of_layer: str = "layer {layer}, head {head}"
-) -> list[str]:
-    """Return a title for each head, numbered from 0, and where there are several layers in each of them."""
+def head_numbers(weights: Tensor | Mapping[str, Tensor]) -> list[dict[str, int]]:
+    """Return the number of each head, ``{"head": 0}``; of weights by layer with its layer's, from 0 in each layer."""
     if isinstance(weights, Tensor):
-        return [one.format(head=head) for head in range(len(weights) if weights.dim() == 3 else 1)]
+        return [{"head": head} for head in range(len(weights) if weights.dim() == 3 else 1)]
     counts = [X.shape[-3] for X in weights.values()]
-    return [of_layer.format(layer=i, head=head) for i, count in enumerate(counts) for head in range(count)]
+    return [{"layer": i, "head": head} for i, count in enumerate(counts) for head in range(count)]
 
 
 def labels(name: str, given: Sequence[Any] | None, count: int, stem: str = "") -> list[Any]:

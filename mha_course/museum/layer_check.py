@@ -185,6 +185,7 @@ class LayerCheck:
             said, way, scaled = self.search.scaled()
         if said:
             return self.if_right(way, said)
+        # What is no mistake comes first where it stands alone; in a variant, a mistake is likelier.
         if found := self.search.known(self.search.others, alone=True):
             return self.other_attention(found[0])
         if found := self.search.mistake():

@@ -77,11 +77,11 @@ def effects(attention: Callable) -> tuple[bool, bool]:
 
 
 class Hook:
-    """Change the examples of several test cases, each by a function of its own; the same again is remembered, since
-    most mistakes leave queries, keys and values as they are.
+    """Change the examples of several test cases, each by a function of its own, or not where there is none; the same
+    again is remembered, since most mistakes leave queries, keys and values as they are.
     """
 
-    def __init__(self, functions: list[Callable]) -> None:
+    def __init__(self, functions: list[Callable | None]) -> None:
         self.functions = functions
         self.seen: list[Tensor] = []
         self.found: list[Tensor] = []
@@ -89,7 +89,9 @@ class Hook:
     def __call__(self, *X: Tensor) -> Any:
         if not self.seen or not all(map(torch.equal, self.seen, X)):
             parts = zip(*(x.chunk(len(self.functions)) for x in X), strict=True)
-            found = [function(*part) for function, part in zip(self.functions, parts, strict=True)]
+            pairs = zip(self.functions, parts, strict=True)
+            found = [part if function is None else function(*part) for function, part in pairs]
+            found = [[part] if isinstance(part, Tensor) else part for part in found]
             self.seen, self.found = [*X], [torch.cat(x) for x in zip(*found, strict=True)]
         return self.found if len(X) > 1 else self.found[0]
 
@@ -100,9 +102,7 @@ def together(trials: list[tuple]) -> tuple:
     shape = len(trials[0][0]), 1, X[0].shape[1], X[1].shape[1]
     allowed, given = torch.cat([trial[3].expand(shape) for trial in trials]), dict(trials[0][9])
     for name in ("turn", "bias", "after"):
-        hooks = [trial[9].get(name) for trial in trials]
-        whole = (lambda *x: x) if name == "turn" else (lambda x: [x])
-        given[name] = Hook([(h and (h if name == "turn" else lambda x, h=h: [h(x)])) or whole for h in hooks])
+        given[name] = Hook([trial[9].get(name) for trial in trials])
     return (*X, allowed, *trials[0][4:9], given)
 
 

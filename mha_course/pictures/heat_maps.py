@@ -14,7 +14,7 @@ from mha_course.language import listed, tr
 from mha_course.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
 from mha_course.pictures.shared_with_js import bound, is_dark, weight_colours
 from mha_course.rounding import first_largest
-from mha_lib.figures import grid_shape, head_titles, labels, one_example
+from mha_lib.figures import grid_shape, head_numbers, labels, one_example
 
 MOST_LABELS = 20
 FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
@@ -58,7 +58,10 @@ def heatmaps(
         ValueError: ``weights`` has another rank or no head, ``valid_lens`` another shape, ``columns`` is below 1, or
             there are not as many labels or titles as they name.
     """
-    numbered = head_titles(weights, tr("head {head}"), tr("layer {layer}, head {head}"))
+    numbered = [
+        tr("layer {layer}, head {head}", **numbers) if "layer" in numbers else tr("head {head}", **numbers)
+        for numbers in head_numbers(weights)
+    ]
     weights = one_example(weights)
     num_heads, num_queries, num_keys = weights.shape
     query_labels = labels("query_labels", query_labels, num_queries)

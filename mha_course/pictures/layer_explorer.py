@@ -88,8 +88,7 @@ class LayerExplorer(LivePicture):
         tensors = {"W_q": layer.W_q.weight, "W_k": layer.W_k.weight, "queries": queries, "keys": keys}
         biases = {"b_q": layer.W_q.bias, "b_k": layer.W_k.bias}
         self.num_hiddens, num_keys = layer.W_q.out_features, keys.shape[1]
-        most = min(self.num_hiddens, MOST_HEADS)
-        self.divisors = list(splits or [heads for heads in range(1, most + 1) if self.num_hiddens % heads == 0])
+        self.divisors = list(splits or numbers_of_heads(self.num_hiddens))
         if any(self.num_hiddens % heads for heads in self.divisors) or layer.num_heads not in self.divisors:
             need = f"divide {self.num_hiddens}, and {layer.num_heads}, the layer's own, is one of them"
             raise ValueError(f"splits must be numbers of heads that {need}, got {self.divisors}")
@@ -260,6 +259,11 @@ class LayerExplorer(LivePicture):
         return tr("In the {others} other heads: at most {share} %.", **told)
 
 
+def numbers_of_heads(size: int) -> list[int]:
+    """Return the numbers of heads into which the features of a layer of this size can be split."""
+    return [heads for heads in range(1, min(size, MOST_HEADS) + 1) if size % heads == 0]
+
+
 def split(layer: MultiHeadAttention, num_heads: int) -> MultiHeadAttention:
     """Return a layer with the weights of ``layer``, not copied, split into ``num_heads`` heads."""
     sizes = {f"{name}_size": getattr(layer, f"W_{name[0]}").in_features for name in ("query", "key", "value")}
@@ -276,15 +280,14 @@ def accuracies_when_split(
     >>> accuracies_when_split(nn.Sequential(MultiHeadAttention(4, 2)), MultiHeadAttention(4, 2), lambda model: 0.5)
     {1: 0.5, 2: 0.5, 4: 0.5}
     """
-    found, size = {}, layer.W_q.out_features
-    for heads in range(1, min(size, MOST_HEADS) + 1):
-        if size % heads == 0:
-            anew = copy.deepcopy(model)
-            for parent, other in zip(model.modules(), anew.modules(), strict=True):
-                for name, part in parent.named_children():
-                    if part is layer:
-                        setattr(other, name, split(layer, heads))
-            found[heads] = accuracy(anew)
+    found = {}
+    for heads in numbers_of_heads(layer.W_q.out_features):
+        anew = copy.deepcopy(model)
+        for parent, other in zip(model.modules(), anew.modules(), strict=True):
+            for name, part in parent.named_children():
+                if part is layer:
+                    setattr(other, name, split(layer, heads))
+        found[heads] = accuracy(anew)
     return found
 
 
