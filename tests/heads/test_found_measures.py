@@ -180,11 +180,12 @@ def test_early_layers_are_computed_once_and_what_is_written_into_is_not_reused()
     close(stacked(found.leave_one_out(loss, [batch])), expected)
     once = 2 + 1  # with all heads; and once more from the last layer on, to compare
     assert [counts.count(number) for number in range(4)] == [1 + 3, 1 + 6, 1 + 9, once - 1 + 12]
-    # What a block writes into came from a module that is called again: neither of its outputs is right a second time.
+    # A block writes into the first and the last output of a module that it calls three times: none is right again.
     block, model.shared = model.blocks["layer 0"], torch.nn.Identity()
-    forward = block.forward
-    model.shared.forward = lambda X: X + 0.25
-    block.forward = lambda X, *rest, **named: forward(model.shared(model.shared(X).mul_(1.5)), *rest, **named)
+    forward, shared = block.forward, model.shared
+    shared.forward = lambda X: X + 0.25
+    written = lambda X: shared(shared(shared(X).mul_(1.5))).mul_(1.5)  # noqa: E731
+    block.forward = lambda X, *rest, **named: forward(written(X), *rest, **named)
     costs = found.leave_one_out(loss, [batch])
     with torch.no_grad():
         whole = loss(model, batch)

@@ -77,7 +77,7 @@ def test_the_layer_explorer_takes_torchs_layer():
 
 def test_the_view_of_all_heads_takes_maps_and_tokens(found):
     explorer = pictures.SentenceExplorer.of_maps(of_one(found), WORDS, query=2, layer=1, head=2)
-    torch.testing.assert_close(explorer.shown().weights[1, 2], found.maps()["layers.1.self_attn"][0, 2])
+    torch.testing.assert_close(explorer.shown().weights, torch.cat([*of_one(found).values()]))
     assert "“dog” → " in explorer.still().alt and explorer.named == {}
     with pytest.raises(ValueError, match=r"a query and a key for each of 3 tokens, got \(4, 4\)"):
         pictures.SentenceExplorer.of_maps(of_one(found), WORDS[:3])
