@@ -80,6 +80,9 @@ def test_the_recipe_removes_heads_that_matter_less_than_random_ones(tmp_path, mo
         return
     exec(TRAINER, namespace)
     assert namespace["fewer"].plan == namespace["removal"].plan and namespace["fewer"].plan.num_heads == 4
+    with torch.no_grad():
+        right = (namespace["small"](**inputs).logits.argmax(dim=-1) == namespace["test"][:][2]).float().mean()
+    assert right > 0.9
     model, found, fewer = namespace["model"].eval(), namespace["found"], namespace["FewerHeads"](namespace["found"], 1)
     whole = model(**inputs).logits
     fewer.on_epoch_begin()
