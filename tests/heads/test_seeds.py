@@ -24,7 +24,7 @@ def on_dask():
     # It sets MALLOC_TRIM_THRESHOLD_ for good; what is started later would take twice as long.
     with (
         patch.dict(os.environ),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers,
         Client(workers) as client,
     ):
         yield client.get_executor()
