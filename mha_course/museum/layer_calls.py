@@ -169,8 +169,8 @@ class LayerCalls:
 
         def call() -> bool:
             layer, (X, *_) = self.drawn()
-            other = torch.cat([X[:, :3], X[:, :1]], dim=1)
-            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :3] for of in (X, other))
+            other = torch.cat([X[:, :1], X[:, :3]], dim=1)  # not the last one alone, which a wrong mask may hide
+            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :1] for of in (X, other))
             return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
 
         return safely(call) if self.handed.num_inputs == 1 else None

@@ -277,7 +277,7 @@ class Search:
             outputs = torch.stack([output, formula(*trial)])
             own, right = ((outputs - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(-1, (num_heads, -1))
             ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
-            if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().min() > 1e-3:
+            if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().amax((0, 1)).min() > 1e-3:
                 return True
         return False
 
