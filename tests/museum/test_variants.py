@@ -99,7 +99,8 @@ def test_a_mask_behind_the_softmax_of_normed_heads_is_the_mistake_in_the_variant
 def test_a_learned_sink_is_another_attention_and_no_mistake():
     def sunk(self, scores, lengths):
         padding = torch.arange(scores.shape[-1]) >= lengths[:, None, None, None]
-        sink = torch.arange(scores.shape[1])[:, None, None].expand(*scores.shape[:3], 1) - 1.5  # each head has its own
+        sink = 4.0 + torch.arange(scores.shape[1])[:, None, None] / 8  # it takes nearly all of some rows
+        sink = sink.expand(*scores.shape[:3], 1)
         return torch.cat([scores.masked_fill(padding, -math.inf), sink], dim=-1).softmax(-1)[..., :-1]
 
     verdict = check_layer(variant(masked_softmax=sunk))
