@@ -19,6 +19,10 @@ from mha_lib.attention import valid_keys
 KINDS = {1: "self-attention", 2: "attention to a memory", 3: "attention to keys and values"}
 SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
 HANDED = "`call` takes (layer, x), (layer, x, memory) or (layer, queries, keys, values), and valid_lens if it masks."
+NO_LENGTHS = (
+    "`forward` takes no valid_lens. Add it, or check the layer without padding: "
+    "`call=lambda layer, queries, keys, values: layer(queries, keys, values)`."
+)
 HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
 UNFINISHED = {  # error of a class that is half written, with its line → what to write next, and the part it is in
     r"before Module.__init__\(\) call": (
@@ -72,16 +76,15 @@ class HandedLayer:
         self.form: Callable | None = None
         self.mask_name = self.mask_note = ""
         (outcome,) = run_safely(self.makes, [()])
-        if outcome.error:
-            raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
-        self.heads, errors, of_forward, required = outcome.value
+        made: tuple = outcome.value or ([], [(outcome.error, outcome.line)], [], [])
+        self.heads, errors, names, required = made
         if not self.heads:
             error, line = errors[0]
             raise in_words(tr("The layer could not be made"), error, line, about="init")
         self.num_heads = max(self.heads)
-        names = of_forward if call is None else parameters_of(call)
-        names = names if call is None or "*inputs" in names else names[1:]
-        required = required if call is None else parameters_of(call, False)
+        if call is not None:
+            names, required = parameters_of(call), parameters_of(call, False)
+            names = names if "*inputs" in names else names[1:]
         names = [name for name in names if name != "head_mask"]
         lengths = [name for name in names if re.search("len|valid|^n$", name)]
         if not lengths and (masks := [name for name in names if re.search("mask|causal", name)]):
@@ -99,12 +102,7 @@ class HandedLayer:
         if self.mask_name:
             self.find_mask(self.mask_name in required)
         if call is None and self.num_inputs == 3 and not self.masks and not self.mask_name:
-            raise NotYetError(
-                tr(
-                    "`forward` takes no valid_lens. Add it, or check the layer without padding: "
-                    "`call=lambda layer, queries, keys, values: layer(queries, keys, values)`."
-                )
-            )
+            raise NotYetError(tr(NO_LENGTHS))
 
     def find_mask(self, is_required: bool) -> None:
         """Find the form of a mask that keeps padding out, or later tokens."""
@@ -119,7 +117,7 @@ class HandedLayer:
             return working_form(output, self.sequences(2, 4, 2), self.num_inputs)
 
         (outcome,) = run_safely(search, [()])
-        found, runs, error = outcome.value if not outcome.error else (None, None, outcome.error)
+        found, runs, error = outcome.value or (None, None, outcome.error)
         if found:
             self.form, self.masks = FORMS[found], "batch" in found[1]
             self.mask_note = tr(found[0], name=self.mask_name, shape=found[1])

@@ -1,7 +1,7 @@
 """The calls that ``check_layer`` makes: one head, several, padding, shared sequences, what is rare, and training."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -14,9 +14,8 @@ from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import HandedLayer, in_words
 from mha_course.museum.wrong_attention import attention
 
-STAGES: dict[
-    str, list[tuple]
-] = {  # of calls: batch size, queries, keys, heads, head size, lengths, size of the numbers
+# What is special about some calls → their batch size, queries, keys, heads, head size, lengths, size of the numbers.
+STAGES: dict[str, list[tuple]] = {
     "one head": [(1, 2, 3, 1, 2, None, 1), (1, 5, 5, 1, 4, None, 1)],
     "several heads": [(1, 3, 3, 2, 2, None, 1), (1, 6, 6, 4, 4, None, 1), (1, 5, 5, 3, 2, None, 1)],
     "several examples": [(2, 5, 5, 3, 2, None, 1), (3, 3, 3, 2, 4, None, 1)],
@@ -58,19 +57,15 @@ def transposed(trial: tuple) -> tuple:
 
 def is_stable(trial: tuple) -> bool:
     """Return whether the formula's output does not depend on how sums are rounded, as it can with large scores."""
-
-    def double(X: Any) -> Any:
-        if isinstance(X, dict):
-            return {name: double(part) for name, part in X.items()}
-        return X.double() if isinstance(X, Tensor) and X.is_floating_point() else X
-
-    return torch.allclose(formula(*trial).double(), formula(*map(double, trial)), rtol=1e-5, atol=1e-6, equal_nan=True)
+    parts = trial[:-1], trial[-1].values()
+    more, of_more = ([X.double() if isinstance(X, Tensor) and X.is_floating_point() else X for X in of] for of in parts)
+    doubled = (*more, dict(zip(trial[-1], of_more, strict=True)))
+    return torch.allclose(formula(*trial).double(), formula(*doubled), rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
-def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:
-    """Raise a MistakeError if a layer has changed its ``inputs`` in place; ``before`` holds copies of them."""
-    if not all(torch.equal(*both) for both in zip(inputs, before, strict=True)):
-        raise MistakeError(tr("The layer changes what it is given in place, which spoils the caller's tensor."))
+def safely(function: Callable) -> Any:
+    """Return what a function that calls a learner's layer gives; None if it raises an error."""
+    return run_safely(function, [()])[0].value
 
 
 class LayerCalls:
@@ -101,12 +96,9 @@ class LayerCalls:
         for name, calls in STAGES.items():
             if not self.handed.masks and ("padding" in name or "lengths" in name):
                 continue
-            for number, shared in enumerate(SHARED):
-                if (
-                    number >= own
-                    and not (number > own and "keys" in name)
-                    and not (number == 2 and "more keys" in name)
-                ):
+            for number, shared in enumerate(SHARED[own:], own):
+                # Many keys, and more than queries, are tried once; one sequence for all has as many of both.
+                if "keys" not in name or (number == own and not (number == 2 and "more" in name)):
                     label = name if number == own else f"{name}, {shared}"
                     yield label, [tried for call in calls if (tried := self.with_heads(call, number, name))]
 
@@ -141,19 +133,18 @@ class LayerCalls:
             raise
         except Exception as error:
             return trial, None, (error_in_words(error), line_of(error)), stored
-        refuse_changed(X, before)
-        return trial, output, None, stored
+        if not all(map(torch.equal, X, before)):
+            raise MistakeError(tr("The layer changes what it is given in place, which spoils the caller's tensor."))
+        return trial, output, (), stored
 
     def results(self, *changes: Callable[[tuple], tuple]) -> dict[str, list[Result]]:
         """Return what each call gave beside what the formula gives, with the call read in another way."""
-        found: dict[str, list[Result]] = {}
-        for name, outcomes in self.got.items():
-            found[name] = []
-            for trial, output, error, _ in (outcome.value for outcome in outcomes):
-                trial = changed(trial, changes)
-                got = Outcome(output) if error is None else Outcome(None, *error)
-                found[name].append(Result(trial, got, formula(*trial)))
-        return found
+
+        def result(trial: tuple, output: Tensor | None, error: tuple, _: Any) -> Result:
+            trial = changed(trial, changes)
+            return Result(trial, Outcome(output, *error), formula(*trial))
+
+        return {name: [result(*outcome.value) for outcome in outcomes] for name, outcomes in self.got.items()}
 
     def drawn(self, number: int = 4) -> tuple[Any, list[Tensor]]:
         """Return a new layer with heads of four features, and two random examples for it."""
@@ -170,7 +161,7 @@ class LayerCalls:
             output, _ = self.handed.output(layer, X, torch.tensor([4, 3]))
             return self.handed.trial(layer, X, torch.tensor([4, 4])), output
 
-        return run_safely(call, [()])[0].value
+        return safely(call)
 
     @functools.cached_property
     def looks_ahead(self) -> bool | None:
@@ -178,24 +169,25 @@ class LayerCalls:
 
         def call() -> bool:
             layer, (X, *_) = self.drawn()
-            other = torch.cat([X[:, :3], X[:, :1]], dim=1)
-            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :3] for of in (X, other))
+            other = torch.cat([X[:, :1], X[:, :3]], dim=1)  # not the last one alone, which a wrong mask may hide
+            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :1] for of in (X, other))
             return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
 
-        return run_safely(call, [()])[0].value if self.handed.num_inputs == 1 else None
+        return safely(call) if self.handed.num_inputs == 1 else None
 
-    def is_random(self) -> bool:
-        """Return whether one call in evaluation gives another output each time, and the same one from the same seed."""
-        layer, X = self.drawn()
+    @property
+    def is_random(self) -> bool | None:
+        """Whether one call in evaluation gives another output each time, and the same one from the same seed."""
 
-        def differs(*seeds: int) -> bool:
-            outputs = []
-            for seed in seeds:
+        def call() -> bool:
+            (layer, X), outputs = self.drawn(), []
+            for seed in (1, 1, 2, 3):
                 with seeded(seed):
                     outputs.append(self.handed.output(layer, X, torch.tensor([4, 4]))[0])
-            return not all(torch.allclose(output, outputs[0], equal_nan=True) for output in outputs)
+            same = [torch.allclose(output, outputs[0], equal_nan=True) for output in outputs[1:]]
+            return same[0] and not all(same)
 
-        return differs(1, 2, 3) and not differs(1, 1, 1)
+        return safely(call)
 
     def without_gradient(self) -> list[str]:
         """Parameters and inputs that no gradient reaches in training."""

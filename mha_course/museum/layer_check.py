@@ -32,11 +32,15 @@ from mha_course.museum.variants import varied
 __all__ = ["assert_layer", "check_layer"]
 
 UNITS = (1, 4, 16)  # what sizes of heads are multiplied by, where a layer cannot take small ones
+ROOMY = "many keys"  # the calls that a layer raises in that has room for fewer tokens, whatever its heads
 FORMULA = "formula"  # the promise that nothing is added to the formula
 WITHOUT = (
     "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
+RANDOM = "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
+ALL_ELSE = "All else is as in the formula, in every call."
+LIKE_THIS = "A mistake that is not on the check's list can look like this, too."
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
     "gradient": "Training is not possible",
     "gates": "It cannot be called with head_mask",
@@ -112,10 +116,9 @@ def check_layer(
         with seeded(0):
             handing = functools.partial(HandedLayer, make, call, matrices, residual, head_mask)
             return check_of(handing, asked).verdict()
-    except NotYetError as reason:
-        return Verdict("not yet", reason.args[0], about=reason.about)
-    except MistakeError as mistake:
-        return Verdict("wrong", mistake.args[0], about=mistake.about)
+    except (NotYetError, MistakeError) as reason:
+        state = "not yet" if isinstance(reason, NotYetError) else "wrong"
+        return Verdict(state, reason.args[0], about=reason.about)
     except Exception as surprise:
         error = ": ".join(filter(None, error_in_words(surprise)))
         return Verdict("not yet", tr("The check itself failed, which says nothing of the layer: {error}.", error=error))
@@ -139,9 +142,9 @@ def check_of(handing: Callable[..., HandedLayer], asked: tuple[str, ...]) -> "La
             checks.append(LayerCheck(handing(unit=unit), asked))
         except (NotYetError, MistakeError) as reason:
             reasons.append(reason)
-            continue
-        if not checks[-1].raises:
-            return checks[-1]
+        else:
+            if checks[-1].raising in ([], [ROOMY]):
+                return checks[-1]
     if not checks:
         raise reasons[0]
     return checks[0]
@@ -160,17 +163,19 @@ class LayerCheck:
         readings = [(way, self.calls.results(*way)) for way in self.search.ways]
         self.way, self.stages = min(readings, key=lambda pair: len(wrong_stages(pair[1])))
         self.wrong = wrong_stages(self.stages)
+        if not self.differs:
+            self.search.without_variants()
 
     @property
-    def raises(self) -> bool:
-        """Whether some call raised an error."""
-        return any(result.got.error for results in self.stages.values() for result in results)
+    def raising(self) -> list[str]:
+        """The names of the groups of calls in which some call raised an error."""
+        return [label for label, results in self.stages.items() if any(result.got.error for result in results)]
 
     @property
     def differs(self) -> bool:
         """Whether every call differs in which a variant would: where no weight is almost 1."""
         alike = (label for label in self.stages if label not in self.wrong)
-        return not self.raises and all("large" in label or label.startswith("one query") for label in alike)
+        return all("large" in label or label.startswith("one query") for label in alike)
 
     def verdict(self) -> Verdict:
         """Say what is right and what is wrong."""
@@ -181,24 +186,25 @@ class LayerCheck:
         if not self.wrong:
             return self.if_right(self.way, "")
         (said, way), scaled = self.search.variant(), ""
-        if not said and not self.raises:
+        if not said and not self.raising:
             said, way, scaled = self.search.scaled()
         if said:
             return self.if_right(way, said)
         # What is no mistake comes first where it stands alone; in a variant, a mistake is likelier.
-        if found := self.search.known(self.search.others, alone=True):
-            return self.other_attention(found[0])
-        if found := self.search.mistake():
+        alone = self.search.known(self.search.others, alone=True)
+        if not alone and (found := self.search.mistake()):
             return self.wrong_as(*found, self.hand_over())
-        if found := self.search.known(self.search.others):
-            return self.other_attention(found[0])
+        if found := alone or self.search.known(self.search.others):
+            return self.other_attention(found[0], ALL_ELSE)
         return self.wrong_as(scaled, "scores", "") if scaled else self.what_is_wrong()
 
     def if_right(self, way: list[Callable], said: str) -> Verdict:
         """Return the verdict on a layer with the right output, perhaps as a variant: what else it can, and notes."""
-        names = ["gradient", *["gates"] * self.handed.gated, "notes"]
-        outcomes = run_safely(functools.partial(self.tried, way), [(name,) for name in names])
-        for name, outcome in zip(names, outcomes, strict=True):
+        tries: dict[str, Callable] = {"gradient": self.calls.without_gradient}
+        tries |= {"gates": functools.partial(self.calls.gated, way)} if self.handed.gated else {}
+        tries |= {"notes": functools.partial(notes_on, self.handed, way, self.asked)}
+        outcomes = run_safely(lambda name: tries[name](), [(name,) for name in tries])
+        for name, outcome in zip(tries, outcomes, strict=True):
             if outcome.error:
                 mistake = error_told(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
                 if name == "notes" and not outcome.line and not self.asked:  # perhaps the check's own
@@ -212,14 +218,6 @@ class LayerCheck:
             if name == "gates" and (verdict := wrong_gates(*outcome.value)) is not None:
                 return verdict
         return self.praise(outcomes[-1].value, way, said)
-
-    def tried(self, way: list[Callable], name: str) -> Any:
-        """Return what is tried of a layer whose output is right."""
-        if name == "gradient":
-            return self.calls.without_gradient()
-        if name == "gates":
-            return self.calls.gated(way)
-        return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, way, self.asked)]
 
     def praise(self, notes: list[tuple], way: list, words: str) -> Verdict:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
@@ -258,31 +256,25 @@ class LayerCheck:
         evidence = sentences([border * bool(name), example_in_words(first, self.handed.masks)])
         return Verdict("wrong", name or border, evidence, step, first.trial, first.got.value, first.right, part)
 
-    def other_attention(self, name: str, alike: str = "") -> Verdict:
+    def other_attention(self, alike: str, more: str, step: str = "") -> Verdict:
         """Return the verdict on a layer that is no mistake, as far as one can see, and not the formula."""
-        evidence = example_in_words(wrong_in(self.stages[self.wrong[0]])[0], self.handed.masks)
-        if name:
-            return Verdict("other", sentences([name, tr("All else is as in the formula, in every call.")]), evidence)
-        told = sentences([alike, tr("A mistake that is not on the check's list can look like this, too.")])
-        return Verdict("other", told, evidence, tr(WITHOUT))
+        first = wrong_in(self.stages[self.wrong[0]])[0]
+        return Verdict("other", sentences([alike, tr(more)]), example_in_words(first, self.handed.masks), step)
 
     def what_is_wrong(self) -> Verdict:
         """Return the verdict on a layer that no row of a table explains."""
         wrong, first, step = self.wrong, wrong_in(self.stages[self.wrong[0]])[0], self.hand_over()
         if all(label.startswith("a second call") for label in wrong):
             return self.wrong_as(tr("The layer keeps something from an earlier call, such as its mask."), "", step)
-        if run_safely(self.calls.is_random, [()])[0].value:
-            step = (
-                "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
-            )
+        if self.calls.is_random:
             return self.wrong_as(
-                tr("In evaluation, the same call gives another output each time."), "dropout", tr(step)
+                tr("In evaluation, the same call gives another output each time."), "dropout", tr(RANDOM)
             )
-        if self.differs and (alike := self.search.alike()):
-            return self.other_attention("", alike)
+        if self.differs and not self.raising and (alike := self.search.alike()):
+            return self.other_attention(alike, LIKE_THIS, tr(WITHOUT))
         step = step or tr(NEXT[wrong[0].partition(", ")[0]])
         if first.got.error:
-            step = tr(ROOM) if wrong == ["many keys"] else step
+            step = tr(ROOM) if wrong == [ROOMY] else step
             words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
             told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
             return Verdict("wrong", sentences([border_of(self.stages, wrong), tr(told, **words)]), next_step=step)

@@ -1,68 +1,66 @@
 """What is good to know of a right layer, and no mistake: dropout, empty rows, reported weights, biases, the output."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_course.checking.comparing import first_difference
+from mha_course.checking.comparing import equal
 from mha_course.checking.running import MistakeError, error_in_words
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.museum.handed_layer import HandedLayer
 from mha_course.museum.layer_calls import causal, changed, formula
+from mha_course.museum.layer_matrices import NAMES
 
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
 RATE = 0.25  # of the dropout that is tried
 EXAMPLES, FEW = 1000, 8  # whose weights are dropped, and how many of them at once: a cache may hold no more
 NO_DROPOUT = "`dropout` has no effect."
 RAISES = ("An input that is not contiguous raises {error}.", "A batch of {count} raises {error}.")
+BIASES = {  # whether biases are asked for → what is said of one matrix that is otherwise, and of several
+    True: ("With `bias=True`, {names} has no bias.", "With `bias=True`, {names} have no bias."),
+    False: ("Without `bias`, {names} has a bias.", "Without `bias`, {names} have a bias."),
+}
 
 
-@dataclass(frozen=True)
-class Note:
-    """Hold a remark on one property of a learner's layer: which property, whether it is as asked, and a sentence."""
-
-    topic: str
-    kept: bool
-    text: str
-
-
-def notes_on(handed: HandedLayer, way: list[Callable], asked: tuple[str, ...]) -> list[Note]:
-    """Test dropout, attention weights, fully masked rows and biases of a right layer; return a note on each.
-    ``way`` holds the changes of a test call by which the layer is the formula.
+def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str]) -> list[tuple[str, bool, str]]:
+    """Test dropout, attention weights, fully masked rows and biases of a right layer; return notes: the promise that a
+    note is about, whether it is kept, and a sentence. ``way`` holds the changes of a test call by which the layer is
+    the formula, and ``asked`` the promises.
     """
     layer, X = handed.build(handed.num_heads, 2, RATE), handed.sequences(2, 3, 2)
-    trial, told = changed(handed.trial(layer, X, torch.tensor([3, 2])), way), tr("Its dropout was not examined.")
+    trial = changed(handed.trial(layer, X, torch.tensor([3, 2])), way)
     bare = trial[0] is X[0] and not trial[-1].get("after")  # no norm and no residual around it
     with torch.no_grad():
-        notes = [on_output(handed, layer, "output" in asked)]
-        notes += [on_dropout(handed, layer, way) if bare else Note("dropout", False, told)]
-        notes += [on_empty_rows(handed, layer)] if handed.masks and bare else []
-        notes += [on_weights(handed, layer, way)]
-        notes += [on_lengths(handed)] if "no_lengths" in asked else []
-        notes += [on_bias(handed, way)] if "bias" in asked else []
+        notes = [("output", *on_output(handed, layer, "output" in asked))]
+        dropped = on_dropout(handed, layer, way) if bare else (False, tr("Its dropout was not examined."))
+        notes += [("dropout", *dropped)]
+        notes += [("empty_rows", *on_empty_rows(handed, layer))] * (handed.masks and bare)
+        faults = {"weights": fault_of_weights(handed, layer, way)}
+        faults |= {"no_lengths": fault_without_lengths(handed)} if "no_lengths" in asked else {}
+        faults |= {"bias": fault_of_biases(handed, way)} if "bias" in asked else {}
+    notes += [(topic, not fault, fault) for topic, fault in faults.items()]
     unread = handed.unread(layer)
     if names := [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name and name in unread]:
         told = "Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias)."
-        notes.append(Note("", True, tr(told, names=", ".join(names[:4]))))
+        notes.append(("", True, tr(told, names=", ".join(names[:4]))))
     return notes
 
 
-def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
-    """Return a note on whether a layer's call returns a single tensor, the same each time in eval mode."""
+def on_output(handed: HandedLayer, layer: Any, asked: bool) -> tuple[bool, str]:
+    """Tell whether a layer's call returns a single tensor, the same each time in evaluation, and what is to say."""
     X, lengths = handed.sequences(2, 3, 2), torch.tensor([3, 2])
     got, again, first = handed.call(layer.eval(), X, lengths), *(handed.output(layer, X, lengths)[0] for _ in range(2))
     if not torch.allclose(first, again, equal_nan=True):
-        return Note("output", False, tr("In evaluation, the same call gives another output each time."))
+        return False, tr("In evaluation, the same call gives another output each time.")
     if first.dtype != X[0].dtype:
         told = tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
-        return Note("output", False, told)
+        return False, told
     if asked and not isinstance(got, Tensor):
-        return Note("output", False, tr("A call returns {given}, not one tensor.", given=kind_of(got)))
+        return False, tr("A call returns {given}, not one tensor.", given=kind_of(got))
     turned, many = [part.mT.contiguous().mT for part in X], [part.repeat(FEW, 1, 1) for part in X]
     for told, inputs in zip(RAISES, (turned, many), strict=True):
         count = len(inputs[0])
@@ -72,8 +70,8 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
             words = {"count": count, "error": error}
             raise MistakeError(tr("The output is right for few examples; with {count}, {error}.", **words)) from None
         except RuntimeError as error:
-            return Note("output", True, tr(told, error=in_short(error), count=count))
-    return Note("output", True, "")
+            return True, tr(told, error=in_short(error), count=count)
+    return True, ""
 
 
 def in_short(error: Exception) -> str:
@@ -81,51 +79,49 @@ def in_short(error: Exception) -> str:
     return ": ".join(filter(None, error_in_words(error))).rstrip(".")
 
 
-def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
-    """Return a note on what a layer outputs for an example without a valid key: zeros, NaN or an average."""
+def on_empty_rows(handed: HandedLayer, layer: Any) -> tuple[bool, str]:
+    """Tell whether a layer gives zeros for an example without a valid key, and what it gives."""
     X, b_o = handed.sequences(2, 3, 2), handed.pairs(layer)[3][1]
     try:
         output = handed.output(layer.eval(), X, torch.tensor([3, 0]))[0][1]
     except Exception as error:
         told = tr("An example without a valid key raises {error}.", error=type(error).__name__)
-        return Note("empty_rows", False, told)
+        return False, told
     nothing = torch.zeros(()) if b_o is None else b_o
     if torch.allclose(output.float(), nothing.float().expand_as(output), atol=1e-6):
-        return Note("empty_rows", True, tr("An example without a valid key gets zeros."))
+        return True, tr("An example without a valid key gets zeros.")
     if output.isnan().any():
-        return Note("empty_rows", False, tr("An example without a valid key gets NaN."))
-    return Note("empty_rows", False, tr("An example without a valid key gets an average of its padding."))
+        return False, tr("An example without a valid key gets NaN.")
+    return False, tr("An example without a valid key gets an average of its padding.")
 
 
-def on_weights(handed: HandedLayer, layer: Any, way: list[Callable]) -> Note:
-    """Return a note on the attention weights that a layer stores: missing, averaged over heads, or after dropout."""
-    X, lengths, said = handed.sequences(3, 5, 2), torch.tensor([5, 3, 4]), ""
+def fault_of_weights(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> str:
+    """Return what is wrong with the attention weights that a layer stores, if anything, such as an average."""
+    X, lengths = handed.sequences(3, 5, 2), torch.tensor([5, 3, 4])
     _, told = handed.output(layer.eval(), X, lengths)
     _, dropped = handed.output(layer.train(), handed.sequences(3, 50, 2), torch.full((3,), 50))
     right = right_weights(handed, layer, X, lengths, way)
     if not isinstance(told, Tensor):
-        said = tr("It reports no weights: `attention_weights` is not there.")
-    elif told.shape == right.mean(1).shape and first_difference(told, right.mean(1)) is None:
-        said = tr("The weights that it reports are averaged over the heads.")
-    elif told.shape != right.shape:
-        words = {"own": tuple(told.shape), "right": tuple(right.shape)}
+        return tr("It reports no weights: `attention_weights` is not there.")
+    if equal(told, right.mean(1)):
+        return tr("The weights that it reports are averaged over the heads.")
+    if told.shape != right.shape:
         shapes = "The weights that it reports have the shape {own} instead of {right}, (batch, heads, queries, keys)."
-        said = tr(shapes, **words)
-    elif first_difference(told, right):
-        said = tr("The weights that it reports are not those of the formula.")
-    elif isinstance(dropped, Tensor) and (dropped == 0).double().mean() > 0.1 + 0.5 * (causal in way):
-        said = tr("The weights that it reports are those after dropout.")
-    return Note("weights", not said, said)
+        return tr(shapes, own=tuple(told.shape), right=tuple(right.shape))
+    if not equal(told, right):
+        return tr("The weights that it reports are not those of the formula.")
+    after = isinstance(dropped, Tensor) and (dropped == 0).double().mean() > 0.1 + 0.5 * (causal in way)
+    return tr("The weights that it reports are those after dropout.") if after else ""
 
 
-def right_weights(handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, way: list[Callable]) -> Tensor:
+def right_weights(handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, way: Sequence[Callable]) -> Tensor:
     """Compute the right attention weights for the inputs ``X``, from the layer's own weight matrices."""
     trial = changed(handed.trial(layer, X, lengths), way)
     return formula(*(*trial[:9], trial[9] | {"after": None, "only_weights": True}))
 
 
-def on_dropout(handed: HandedLayer, layer: Any, way: list[Callable]) -> Note:
-    """Return a note on where a layer applies dropout (weights, output, both or nowhere), and at which rate."""
+def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tuple[bool, str]:
+    """Tell whether dropout acts on each attention weight at the rate that is asked for, and what it acts on."""
     lengths, X = torch.full((FEW,), 2), handed.sequences(1, 2, 2)
     *_, W_v, W_o, num_heads, given = changed(handed.trial(layer, X, lengths[:1]), way)
     b_v, b_o = (torch.as_tensor(given[name]).double() for name in ("b_v", "b_o"))
@@ -138,18 +134,17 @@ def on_dropout(handed: HandedLayer, layer: Any, way: list[Callable]) -> Note:
     layer.train()
     once = torch.cat([handed.output(layer, X, lengths)[0] for _ in range(EXAMPLES // FEW)]).double()
     if torch.equal(once, right):
-        return Note("dropout", False, tr(NO_DROPOUT))
+        return False, tr(NO_DROPOUT)
     kept = once.abs() > 1e-9
     if kept[:, -1].double().mean() < 0.85:
         alone = torch.allclose(once[kept] * (1 - RATE), right[kept], atol=1e-3, rtol=1e-3)
-        both = tr("Dropout acts on the output and on the weights.")
-        return Note("dropout", False, tr("Dropout acts on the output.") if alone else both)
+        return False, tr("Dropout acts on the output." if alone else "Dropout acts on the output and on the weights.")
     heads = ((once - b_o) @ torch.linalg.pinv(W_o.double()).T).unflatten(2, (num_heads, -1)).transpose(1, 2)
     weights = right_weights(handed, layer, X, lengths, way).double().repeat(EXAMPLES // FEW, 1, 1, 1)
     factors = heads[..., :2] @ torch.linalg.inv(chosen) / weights.clamp(min=1e-9)
     if wrong := in_what_way(factors, weights > 0.02):
-        return Note("dropout", False, tr("Dropout acts on the weights: {how}.", how=wrong))
-    return Note("dropout", True, tr("Dropout acts on the weights."))
+        return False, tr("Dropout acts on the weights: {how}.", how=wrong)
+    return True, tr("Dropout acts on the weights.")
 
 
 def in_what_way(factors: Tensor, sure: Tensor) -> str:
@@ -177,38 +172,30 @@ def in_what_way(factors: Tensor, sure: Tensor) -> str:
     return ""
 
 
-def on_lengths(handed: HandedLayer) -> Note:
-    """Return a note on whether a layer can be called without valid lengths, and then masks nothing."""
+def fault_without_lengths(handed: HandedLayer) -> str:
+    """Return what is wrong with a call without valid lengths, which masks nothing, if anything."""
     layer, X = handed.build(handed.num_heads, 2), handed.sequences(2, 3, 2)
     try:
         without = handed.output(layer, X, None)[0]
     except Exception as error:
         told, needed = in_short(error), tr("Without lengths, valid_lens is None.")
         needed = tr("Give valid_lens the default None.") if "missing" in told else needed
-        raises = tr("A call without valid_lens raises {error}.", error=told)
-        return Note("no_lengths", False, sentences([raises, needed]))
+        return sentences([tr("A call without valid_lens raises {error}.", error=told), needed])
     same = torch.allclose(without, handed.output(layer, X, torch.tensor([3, 3]))[0], atol=1e-5)
-    return Note("no_lengths", same, "" if same else tr("Without valid_lens, some keys are masked."))
+    return "" if same else tr("Without valid_lens, some keys are masked.")
 
 
-def on_bias(handed: HandedLayer, way: list[Callable]) -> Note:
-    """Return a note on whether ``bias=True`` gives a learner's layer biases that it uses, and the default none."""
+def fault_of_biases(handed: HandedLayer, way: Sequence[Callable]) -> str:
+    """Return what is wrong with the biases of a layer, if anything: ``bias=True`` gives four, the default none."""
     try:
         layer = handed.build(handed.num_heads, 2, bias=True)
     except TypeError as error:
-        return Note("bias", False, tr("With `bias=True` the layer cannot be made: {error}.", error=error))
+        return tr("With `bias=True` the layer cannot be made: {error}.", error=error)
     for made, wanted in ((layer, True), (handed.build(handed.num_heads, 2), False)):
-        has = [b is not None for _, b in handed.pairs(made)[:4]]
-        wrong = [name for name, b in zip(("W_q", "W_k", "W_v", "W_o"), has, strict=True) if b != wanted]
-        if wrong:
-            if wanted:
-                told = "With `bias=True`, {names} has no bias."
-                told = told if len(wrong) == 1 else "With `bias=True`, {names} have no bias."
-            else:
-                told = "Without `bias`, {names} has a bias."
-                told = told if len(wrong) == 1 else "Without `bias`, {names} have a bias."
-            return Note("bias", False, tr(told, names=", ".join(wrong)))
+        pairs = zip(NAMES[:4], handed.pairs(made)[:4], strict=True)
+        if wrong := [name for name, (_, b) in pairs if (b is not None) != wanted]:
+            one, more = BIASES[wanted]
+            return tr(one if len(wrong) == 1 else more, names=", ".join(wrong))
     X, lengths = handed.sequences(2, 4, 2), torch.tensor([4, 4])
-    right = formula(*changed(handed.trial(layer, X, lengths), way))
-    same = first_difference(handed.output(layer, X, lengths)[0], right) is None
-    return Note("bias", same, "" if same else tr("With `bias=True`, the output is not the formula's."))
+    same = equal(handed.output(layer, X, lengths)[0], formula(*changed(handed.trial(layer, X, lengths), way)))
+    return "" if same else tr("With `bias=True`, the output is not the formula's.")

@@ -28,13 +28,9 @@ from mha_course.museum.variants import (
     with_factor,
 )
 from mha_course.museum.wrong_attention import other_attentions, part_of, programs, wrong_attentions
+from mha_lib.attention import valid_keys
 
-RARE = {
-    BACKWARDS,
-    PARTIAL,
-    OF_ALL,
-    *(f"{base:,.0f}" for base in BASES[1:]),
-}  # in words of what is not tried with a mistake
+RARE = {BACKWARDS, PARTIAL, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # words of what has no known mistakes
 
 PLAIN: list[tuple[tuple, Callable]] = [((), varied)]  # no variant
 
@@ -65,15 +61,12 @@ def effects(attention: Callable) -> tuple[bool, bool]:
     drawn = torch.Generator().manual_seed(0)
     X, W = torch.randn(2, 4, 4, generator=drawn), torch.randn(4, 4, 4, generator=drawn)
     X[1, :3] = X[0, :3]
-    all_keys, allowed = (
-        torch.ones(1, 1, 1, 4, dtype=torch.bool),
-        torch.arange(4) < torch.tensor([4, 2])[:, None, None, None],
-    )
-    both = output_of(attention, (X, X, X, allowed, *W, 2))
-    alone = [output_of(attention, (x, x, x, mask, *W, 2)) for x, mask in zip(X[:, None], allowed[:, None], strict=True)]
-    first, second = (output_of(attention, causal((x, x, x, all_keys, *W, 2))) for x in X[:, None])
+    allowed = valid_keys(torch.tensor([4, 2]), 4, axes=4)
+    trials = [(x, x, x, mask, *W, 2) for x, mask in ((X, allowed), (X[:1], allowed[:1]), (X[1:], allowed[1:]))]
+    both, *alone = (output_of(attention, trial) for trial in trials)
+    first, second = (output_of(attention, causal((x, x, x, allowed[:1], *W, 2))) for x in X[:, None])
     is_ahead = first is None or second is None or not close(first[:, :3], second[:, :3])
-    return is_ahead, both is None or not all(itertools.starmap(close, zip(both[:, None], alone, strict=True)))
+    return is_ahead, both is None or not all(map(close, both[:, None], alone))
 
 
 class Hook:
@@ -127,6 +120,10 @@ class Search:
         # The calls that tell most come first: a wrong one, of many tokens.
         self.given = sorted(given, key=lambda call: (close(formula(*call[0]), call[1]), call[0][0].shape[1] != 6))
 
+    def without_variants(self) -> None:
+        """Leave the formula itself of what is tried: a layer that is right in some calls is no variant."""
+        self.groups = [(around, [], []) for around, *_ in self.groups[:1]]
+
     def fits(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
         """Return whether every call gave what ``program`` gives, with the call changed in these ways."""
         return all(close(output_of(program, changed(trial, changes)), output) for trial, output in self.given)
@@ -137,6 +134,8 @@ class Search:
 
         The first call tries all rows at once; the other calls try those that fit it.
         """
+        if not rows:
+            return
         trial, output = self.given[0]
         trials = [changed(trial, [*way, row[-1]]) for row in rows]
         whole = together(trials)
@@ -189,14 +188,12 @@ class Search:
                         return listed(map(in_words, (*words, (told, f"{number:g}")))), [*way, times], ""
             if normed or abs(fitted[1][0] - fitted[0][0]) < 0.01 * fitted[0][0]:
                 continue  # cosines times a constant, perhaps
-            said = tr(
+            (one, size), (two, more) = fitted
+            told = (
                 "The scores are QKᵀ / √d times {one} with heads of {size} features, and times {two} with "
-                "{more}: the factor should not change with the size.",
-                one=f"{fitted[0][0]:.3g}",
-                size=fitted[0][1],
-                two=f"{fitted[1][0]:.3g}",
-                more=fitted[1][1],
+                "{more}: the factor should not change with the size."
             )
+            said = tr(told, one=f"{one:.3g}", size=size, two=f"{two:.3g}", more=more)
             return "", [], in_variant(words, said)
         return "", [], ""
 
@@ -242,7 +239,8 @@ class Search:
     def known(self, known: list, alone: bool = False) -> tuple[str, str] | None:
         """Return the words for a row of ``known``, perhaps in a variant, and its part; None if there is none."""
         groups = [] if alone else self.right_in_values or self.groups
-        rows = [row for group in groups for row in usual(group[1]) if group[0] is groups[0][0] or len(row[0]) < 2]
+        rows = [row for group in groups for row in group[1] if group[0] is groups[0][0] or len(row[0]) < 2]
+        rows = [row for row in rows if not any(RARE & {*word} for word in row[0])]
         for way in self.ways:
             programs = [row for row in known if self.may_be(way, row[1])]
             for (words, _), text, _ in self.explained(way, [*PLAIN, *rows], programs):
@@ -272,17 +270,14 @@ class Search:
         """Whether equal values come out, head by head, as multiples of what they should be, as weights that do not sum
         to 1 make them.
         """
-        if self.calls.even is None or self.calls.even[1] is None:
-            return False
-        for way in self.ways:
-            trial = changed(self.calls.even[0], way)
+        call, output = self.calls.even or (None, None)
+        for way in self.ways if call else ():
+            trial = changed(call, way)
             W_o, num_heads, given = trial[7:10]
-            own, right = (
-                ((X - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1))
-                for X in (self.calls.even[1], formula(*trial))
-            )
+            outputs = torch.stack([output, formula(*trial)])
+            own, right = ((outputs - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(-1, (num_heads, -1))
             ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
-            if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().min() > 1e-3:
+            if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().amax((0, 1)).min() > 1e-3:
                 return True
         return False
 
@@ -290,8 +285,3 @@ class Search:
 def in_variant(words: tuple, mistake: str) -> str:
     """Return what is said of a mistake in a variant, whose words come first."""
     return tr("With {words}: {mistake}", words=listed(map(in_words, words)), mistake=mistake) if words else mistake
-
-
-def usual(members: list) -> list:
-    """Select the variants that are tried together with mistakes: those without a rare word."""
-    return [pair for pair in members if not any(RARE & {*word} for word in pair[0])]

@@ -192,21 +192,16 @@ PAIRS = {"halves": True, "neighbours": False}
 BASES = (1e4, 5e5, 1e6, 5e4, 1.6e5, 5e6, 1e7, 100.0)  # θ of today's models; the first is tried with mistakes as well
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
 PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"
+SHARES = {"1/4": 0.25, "1/2": 0.5, "3/4": 0.75}
+ROWS: Named = [  # turns: words without the pairs, which come last but one, and what is done with either
+    *(((ROTARY, f"{base:,.0f}"), functools.partial(turned, base=base)) for base in BASES),
+    ((BACKWARDS, "10,000"), functools.partial(turned, sign=-1)),
+    *(((PARTIAL, name, "10,000"), functools.partial(partly, share=share)) for name, share in SHARES.items()),
+]
 TURNS: Named = [
-    *(
-        ((ROTARY, name, f"{base:,.0f}"), functools.partial(turned, halves=halves, base=base))
-        for base in BASES
-        for name, halves in PAIRS.items()
-    ),
-    *(
-        ((BACKWARDS, name, "10,000"), functools.partial(turned, halves=halves, sign=-1))
-        for name, halves in PAIRS.items()
-    ),
-    *(
-        ((PARTIAL, share, name, "10,000"), functools.partial(partly, share=number, halves=halves))
-        for share, number in (("1/4", 0.25), ("1/2", 0.5), ("3/4", 0.75))
-        for name, halves in PAIRS.items()
-    ),
+    ((*words, name, base), functools.partial(turn, halves=halves))
+    for (*words, base), turn in ROWS
+    for name, halves in PAIRS.items()
 ]
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
 NORMS: Named = [*(((OF_HEADS, name), norm) for name, norm in OF_TOKENS), ((OF_ALL, "RMSNorm"), of_all_heads)]

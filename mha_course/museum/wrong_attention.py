@@ -194,12 +194,14 @@ MISTAKES = """
     softmax(scores, valid) -> softmax(scores, valid).softmax(-1) || softmax(softmax(scores, valid), valid) => The
         softmax is applied twice.
     softmax(scores, valid) -> low(scores, valid, -1e4) || low(scores, valid, -1e3) || low(scores, valid, -100.0) ||
-        low(scores, valid, -10.0) || (scores - 1e4 * ~valid).softmax(-1) || (scores - 2.0 * ~valid).softmax(-1) ||
-        (scores - 10.0 * ~valid).softmax(-1) || (scores - 100.0 * ~valid).softmax(-1) => Masked scores are low, but not
-        low enough: large scores get through; −∞ is needed.
+        low(scores, valid, -10.0) || low(scores, valid, -5.0) || (scores - 1e4 * ~valid).softmax(-1) || (scores - 2.0 *
+        ~valid).softmax(-1) || (scores - 10.0 * ~valid).softmax(-1) || (scores - 100.0 * ~valid).softmax(-1) => Masked
+        scores are low, but not low enough: large scores get through; −∞ is needed.
     scores, valid -> scores, ~valid || softmax(scores, valid) -> low(scores, ~valid) || low(scores, ~valid, -math.inf)
         => The mask is inverted: the masked keys take part, and the valid keys do not.
-    scores, valid -> scores, F.pad(valid[..., 1:], (0, 1)) => The mask is one key too short.
+    scores, valid -> scores, F.pad(valid[..., 1:], (0, 1)) || scores, F.pad(valid[..., 1:], (0, 1)) | (back(valid) ==
+        back(valid)[:, :1]) || softmax(scores, valid) -> low(scores, F.pad(valid[..., 1:], (0, 1)), -math.inf) => The
+        mask is one key too short.
     scores, valid -> scores, F.pad(valid[..., :-1], (1, 0), value=True) => The mask is one key too long.
     scores, valid -> scores, valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The valid lengths
         are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's.
@@ -223,6 +225,13 @@ MISTAKES = """
         runs over the batch: for a query and a key, the weights of all examples sum to 1.
     softmax(scores, valid) -> scores.masked_fill(~valid, 0.0) || scores.masked_fill(~valid, -math.inf) => There is no
         softmax: the scores themselves are the weights.
+    softmax(scores, valid) -> scores.relu() * valid || scores.relu() * valid / valid.shape[3] || scores.relu() * valid /
+        valid.shape[2] || F.normalize(scores.relu() * valid, p=1, dim=-1) || scores.relu() * valid / ((scores.relu() *
+        valid).sum(-1, keepdim=True) + 1e-6) => A ReLU is in the place of the softmax.
+    softmax(scores, valid) -> scores.sigmoid() * valid => A sigmoid is in the place of the softmax: rows of weights do
+        not sum to 1.
+    softmax(scores, valid) -> scores * valid / (scores * valid).sum(dim=-1, keepdim=True) || F.normalize(scores.abs() *
+        valid, p=1, dim=-1) => The scores are divided by their sum, in the place of a softmax.
     softmax(scores, valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30)
         || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Powers of large scores overflow:
         the largest of a row must be subtracted first.
@@ -231,6 +240,8 @@ MISTAKES = """
         in_blocks(scores, valid, 16, 1, 0) || in_blocks(scores, valid, 64, 0, 0) || in_blocks(scores, valid, 64, 0, 1)
         || in_blocks(scores, valid, 64, 1, 0) => The softmax reads keys in blocks, and does not correct its sums when a
         larger score comes.
+    weights @ V -> weights.mT @ V => The weights are transposed before they meet the values.
+    weights @ V -> weights[:, :1] @ V => All heads use the weights of the first head.
     weights @ V -> weights @ K => The keys are averaged instead of the values.
     (values, W_v, b_v) -> (keys, W_v, b_v) => The values are made from the keys.
     (keys, W_k, b_k), (values, W_v, b_v) -> (values, W_k, b_k), (keys, W_v, b_v) || Q @ K.mT -> Q @ V.mT ; weights @ V
@@ -254,6 +265,8 @@ MISTAKES = """
     return merge_heads(weights @ V) -> return queries + merge_heads(weights @ V) => The input is added to the output (a
         residual).
     merge_heads(weights @ V) @ W_o.T + b_o -> ($).relu() => A ReLU follows the layer.
+    merge_heads(weights @ V) @ W_o.T + b_o -> F.gelu($) => A GELU follows the layer.
+    merge_heads(weights @ V) -> $.relu() || F.gelu($) => A ReLU or a GELU is between the heads and W_o.
     X @ W.T + b -> ($).relu() => A ReLU follows the projections of queries, keys and values.
     scores, valid -> scores, valid & (back(valid) >= 0) => This is causal: queries do not attend to later keys.
     scores, valid -> scores, torch.ones_like(valid).tril() || scores, valid & torch.ones_like(valid).tril() => The
@@ -261,7 +274,6 @@ MISTAKES = """
     scores, valid -> scores, valid & (back(valid) != 0) || scores, valid & (back(valid) > 0) || softmax(scores, valid)
         -> low(scores, valid & (back(valid) > 0)) || low(scores, valid & (back(valid) > 0), -math.inf) => A token does
         not attend to itself.
-    softmax(scores, valid) -> low(scores, F.pad(valid[..., 1:], (0, 1)), -math.inf) => The mask is one key too short.
     (queries, W_q, b_q), (keys, W_k, b_k), (values, W_v, b_v) -> (queries.transpose(0, 1), W_q, b_q), (keys.transpose(0,
         1), W_k, b_k), (values.transpose(0, 1), W_v, b_v) ; valid = allowed.expand(len(scores), 1, *scores.shape[2:]) ->
         valid = scores.new_ones(scores.shape, dtype=torch.bool) ; merge_heads(weights @ V) @ W_o.T + b_o ->

@@ -17,6 +17,7 @@ def test_a_public_layer_is_right_and_its_variant_is_told(model):
     assert [word for word in words if word not in verdict.text] == [], verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", wrong_by_rule.KINDS)
 def test_a_layer_that_the_rules_change_is_right_before(kind):
     verdict = check_layer(wrong_by_rule.layer(kind))
