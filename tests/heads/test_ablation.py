@@ -1,7 +1,5 @@
 """Scores of many sets of heads at once, against a plain loop; ablations against heads told apart from outside."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
@@ -12,9 +10,8 @@ from mha_course.heads.ablation import (
     ablation_values,
     evaluate,
     evaluate_all,
+    found_in,
     head_grid,
-    head_means,
-    head_outputs,
     hook_heads,
     losses_without_each,
     patch_heads,
@@ -146,15 +143,6 @@ def test_a_model_is_left_as_it_was_and_judged_in_eval_mode():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_examples_without_padding():
-    model = encoder()
-    batch = replace(examples(model), valid_lens=None)
-    means = head_means(model, batch)
-    expected = [heads.mean(dim=(0, 2)) for heads in head_outputs(model, batch)]
-    assert [mean.shape for mean in means] == [(3, 2), (3, 2)]
-    torch.testing.assert_close(means, expected)
-
-
 def test_progress_is_shown_where_it_is_asked_for(capsys):
     model = encoder()
     evaluate_all(model, examples(model), TASK)
@@ -172,7 +160,7 @@ def test_gates_of_a_wrong_shape(shape):
 
 def test_unknown_ablation():
     model = encoder()
-    with pytest.raises(ValueError, match="ablation must be one of zero, mean, resample, got 'noise'"):
+    with pytest.raises(ValueError, match="by must be one of zero, mean, resample, got 'noise'"):
         ablation_values(model, examples(model), "noise")
 
 
@@ -203,8 +191,11 @@ def test_heads_that_say_given_words_are_heard_and_no_others_change():
     model = encoder(num_layers=3, num_heads=2)
     batch = examples(model)
     without = torch.tensor([[0.0, 1], [1, 1], [1, 1]])
-    whole, lacking = head_outputs(model, batch), head_outputs(model, batch, without)
-    assert all(torch.equal(*pair) == (block == 0) for block, pair in enumerate(zip(whole, lacking, strict=True)))
+    found = found_in(model, batch)
+    whole = [*found.outputs().values()]
+    with found.gates(dict(zip(found.layers, without, strict=True))):
+        lacking = [*found.outputs().values()]
+    assert not any(torch.equal(*pair) for pair in zip(whole, lacking, strict=True))
 
     def output(*arguments):
         with torch.no_grad():

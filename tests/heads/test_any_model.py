@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import pytest
 import torch
-from head_models import TASK, encoder, encoder_decoder, examples, without_columns
+from head_models import encoder, encoder_decoder, examples, without_columns
 from torch import nn
 from torch.nn import functional as F
 
@@ -172,16 +172,6 @@ def test_maps_of_torchs_layer_are_zero_in_rows_without_a_key(batch_first, need_w
     assert found.maps(X if batch_first else X.transpose(0, 1), attn_mask=band)["first"][0, :, 1].isnan().all()
 
 
-@pytest.mark.parametrize("make", [encoder, encoder_decoder], ids=["one sequence", "two"])
-def test_means_leave_padding_out(make):
-    model = make()
-    batch = examples(model)
-    found = heads.of(model, batch.inputs, batch.valid_lens)
-    expected = heads.head_means(model, batch)
-    for means, mean in zip(found.substitutes("mean").values(), expected, strict=True):
-        torch.testing.assert_close(means[0, 0, 0], mean, rtol=0, atol=1e-12)
-
-
 def test_means_of_torchs_encoder_leave_padding_out():
     model, (X,), _ = made("torch's encoder")
     pad = torch.tensor([[False] * 5, [True, False, False, True, True]])
@@ -206,25 +196,6 @@ def test_a_layer_that_is_used_twice_is_one_layer():
     for mean in means:
         expected = expected + model.out[1](mean)
     torch.testing.assert_close(changed, expected)
-
-
-@pytest.mark.parametrize("by", ["zero", "mean", "resample"])
-def test_the_library_measures_the_same(by):
-    model = encoder()
-    batch = examples(model)
-    batch = type(batch)(batch.inputs, None, batch.targets)
-    found = heads.of(model, batch.inputs)
-    expected = heads.leave_one_out(model, batch, TASK, by, score="loss")
-
-    def loss():
-        return TASK.losses(model(batch.inputs), batch.targets).mean()
-
-    with torch.no_grad():
-        for layer, row in zip(found.layers, expected, strict=True):
-            for head, cost in enumerate(row):
-                whole = loss()
-                with found.ablated({layer: [head]}, by):
-                    torch.testing.assert_close(loss() - whole, cost, rtol=0, atol=1e-9)
 
 
 def test_gates_of_each_example_have_gradients_and_may_be_nested():

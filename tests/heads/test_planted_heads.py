@@ -8,7 +8,7 @@ import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
 from mha_course.heads.ablation import ablation_values, evaluate, head_grid
-from mha_course.heads.measures import confidence, leave_one_out, output_norm
+from mha_course.heads.measures import measured
 from mha_course.heads.planted_heads import plant_heads
 
 
@@ -49,7 +49,7 @@ def test_float32_hides_the_pair_well_enough():
 
 def test_twins_are_the_head_that_costs_most(planted):
     model, batch, found = planted
-    costs = leave_one_out(model, batch, TASK)
+    costs = measured(model, batch, TASK, "leave_one_out", "accuracy")
     original = found.twins[0]
     assert costs[original] == costs.max()
     gates = torch.ones(2, 3)
@@ -73,10 +73,10 @@ def test_dead_and_unheard_heads_can_go(planted):
     whole = score(planted, [])
     assert score(planted, [found.dead]) == pytest.approx(whole, abs=1e-12)
     assert score(planted, [found.unheard]) == pytest.approx(whole, abs=1e-10)
-    norms = output_norm(found.model, batch, TASK)
+    norms = measured(found.model, batch, TASK, "output_norm")
     assert norms[found.dead] == 0
     assert norms[found.unheard] > 1
-    sure = confidence(found.model, batch, TASK)
+    sure = measured(found.model, batch, TASK, "confidence")
     assert sure[found.dead] > sure[found.dead[0], 0]  # the head that it copies
 
 

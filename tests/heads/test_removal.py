@@ -7,8 +7,8 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
-from mha_course.heads.ablation import ablation_values, evaluate, head_grid, head_means
-from mha_course.heads.removal import HeadlessAttention, least_heads, plan_from, prune, prune_attention, select_heads
+from mha_course.heads.ablation import ablation_values, evaluate, found_in, head_grid
+from mha_course.heads.removal import HeadlessAttention, prune, prune_attention, select_heads
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import FusedAttention
 
@@ -27,6 +27,10 @@ def outputs(model, batch, gates=None):
         return model(batch.inputs, batch.valid_lens, gates)
 
 
+def means_of(model, batch):
+    return [*found_in(model, batch).means().values()]
+
+
 def random_plans(number):
     """(model, its gates, what it is called with), all drawn at random."""
     for seed in range(number):
@@ -38,16 +42,15 @@ def random_plans(number):
 def test_pruned_equals_masked_for_random_plans(dtype, atol):
     sizes = set()
     for model, gates, batch in random_plans(40):
-        plan = plan_from(model, gates)
-        sizes |= {len(heads) for heads in plan.values()}
-        masked, pruned = outputs(model.to(dtype), batch, gates), outputs(prune(model, remove=plan), batch)
+        sizes |= set((gates == 0).sum(dim=1).tolist())
+        masked, pruned = outputs(model.to(dtype), batch, gates), outputs(prune(model, remove=gates == 0), batch)
         torch.testing.assert_close(pruned, masked, rtol=0, atol=atol)
     assert sizes == {0, 1, 2, 3, 4}
 
 
 def test_means_stay_in_the_bias():
     for model, gates, batch in random_plans(20):
-        pruned = prune(model, remove=plan_from(model, gates), means=head_means(model, batch))
+        pruned = prune(model, remove=gates == 0, means=means_of(model, batch))
         substitutes = ablation_values(model, batch, "mean")
         expected = evaluate(model, batch, TASK, gates[None], substitutes).loss[0]
         loss = TASK.losses(outputs(pruned, batch), batch.targets).mean()
@@ -94,7 +97,7 @@ def test_the_weights_that_are_left_are_the_work_that_is_left():
 def test_the_whole_model_is_left_as_it_was():
     model = encoder()
     before = copy.deepcopy(model.state_dict())
-    pruned = prune(model, remove={"layer 0": [0, 2], "layer 1": [0, 1, 2]}, means=head_means(model, examples(model)))
+    pruned = prune(model, remove={"layer 0": [0, 2], "layer 1": [0, 1, 2]}, means=means_of(model, examples(model)))
     with torch.no_grad():
         for parameter in pruned.parameters():
             parameter.add_(1)
@@ -154,24 +157,6 @@ def test_selected_heads_come_in_the_order_asked_for_and_may_repeat():
     torch.testing.assert_close(selected.attention_weights, layer.attention_weights[:, [2, 0, 2]])
     expected = layer(*sequences, head_mask=torch.tensor([1.0, 0.0, 2.0]))
     torch.testing.assert_close(selected(*sequences), expected)
-
-
-def test_least_heads():
-    model = encoder()
-    importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.5, -4.0]])
-    assert least_heads(model, importance, 3) == {"layer 0": [0], "layer 1": [1, 2]}
-    assert least_heads(model, importance, 0) == {"layer 0": [], "layer 1": []}
-    assert least_heads(model, importance, 6) == {"layer 0": [0, 1, 2], "layer 1": [0, 1, 2]}
-    with pytest.raises(ValueError, match="number must be between 0 and 6, got 7"):
-        least_heads(model, importance, 7)
-
-
-def test_least_heads_draws_between_equals():
-    importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
-    plans = [least_heads(encoder(), importance, 3, seed) for seed in range(20)]
-    assert {str(plan) for plan in plans} == {
-        str({"layer 0": [0], "layer 1": [1, 2]}), str({"layer 0": [0, 2], "layer 1": [2]})
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
