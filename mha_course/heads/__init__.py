@@ -3,6 +3,8 @@
 What ``mha_lib.heads`` offers for any model is here, too.
 """
 
+from typing import TYPE_CHECKING
+
 from mha_course.heads.ablation import (
     Evaluation,
     ablation_values,
@@ -26,7 +28,7 @@ from mha_course.heads.coalitions import (
 )
 from mha_course.heads.intervals import mean_and_ci95, num_prunable
 from mha_course.heads.kept_results import load_results
-from mha_course.heads.old_names import behind
+from mha_course.heads.old_measures import behind
 from mha_course.heads.planted_heads import Planted, plant_heads
 from mha_course.heads.removal import prune, prune_attention, select_heads
 from mha_course.heads.seeds import sweep, table
@@ -54,7 +56,8 @@ __all__ = [
     "worst_sets",
 ]  # fmt: skip
 
-__getattr__ = behind(__name__)
+if not TYPE_CHECKING:  # measures by their names of before
+    __getattr__ = behind(__name__)
 
 
 def __dir__() -> list[str]:

@@ -1,19 +1,20 @@
 """A measure of ``heads.of`` on a task, as a table: what comparisons of many models call."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from mha_course.heads.ablation import found_in, head_grid
-from mha_course.heads.old_names import behind
+from mha_course.heads.old_measures import behind
 from mha_course.models.tasks import Batch, Task
 from mha_course.models.threads import single_thread
 from mha_course.models.transformer import Transformer
 
 BY_LOSS = ("leave_one_out", "gate_gradient", "integrated_gradients", "shapley")
 
-__getattr__ = behind(__name__)
+if not TYPE_CHECKING:
+    __getattr__ = behind(__name__)
 
 
 def measured(
