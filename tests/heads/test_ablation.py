@@ -93,16 +93,6 @@ def test_all_sets_equal_a_plain_loop(name, dtype, atol):
     assert len(scores.loss.unique()) > 0.8 * len(gates)  # heads matter here
 
 
-@pytest.mark.parametrize("ablation", ["mean", "resample"])
-def test_all_sets_with_another_substitute(ablation):
-    model = encoder()
-    batch, sets = examples(model), torch.tensor([0, 5, 22, 63])
-    expected = evaluate(
-        model, batch, TASK, set_members(sets, 6).view(-1, 2, 3), ablation_values(model, batch, ablation)
-    )
-    torch.testing.assert_close(evaluate_all(model, batch, TASK, ablation).loss[sets], expected.loss)
-
-
 def test_gates_may_be_half_open_and_come_in_any_order_and_number():
     model, generator = encoder(), torch.Generator().manual_seed(2)
     batch = examples(model)
@@ -156,12 +146,6 @@ def test_gates_of_a_wrong_shape(shape):
     model = encoder()
     with pytest.raises(ValueError, match=r"gates must have shape \(num_sets, 2, 3\), got"):
         evaluate(model, examples(model), TASK, torch.ones(shape))
-
-
-def test_unknown_ablation():
-    model = encoder()
-    with pytest.raises(ValueError, match="by must be one of zero, mean, resample, got 'noise'"):
-        ablation_values(model, examples(model), "noise")
 
 
 def test_blocks_with_different_numbers_of_heads():

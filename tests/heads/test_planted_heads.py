@@ -12,7 +12,7 @@ from mha_course.heads.measures import measured
 from mha_course.heads.planted_heads import plant_heads
 
 
-@pytest.fixture(scope="module", params=range(4))
+@pytest.fixture(scope="module", params=range(2))
 def planted(request):
     """A model in float64, where rounding hides nothing, and the same model with planted heads."""
     model = encoder(seed=request.param)
@@ -34,17 +34,9 @@ def test_planting_changes_nothing(planted):
     with torch.no_grad():
         before, after = (one(batch.inputs, batch.valid_lens) for one in (model, found.model))
     torch.testing.assert_close(after, before, rtol=0, atol=1e-10)
-    assert head_grid(found.model) == (2, 6)
-    assert head_grid(model) == (2, 3)
-
-
-def test_float32_hides_the_pair_well_enough():
-    model = encoder(dtype=torch.float32)
-    batch = examples(model)
-    with torch.no_grad():
-        before = model(batch.inputs, batch.valid_lens)
-        after = plant_heads(model, batch, TASK).model(batch.inputs, batch.valid_lens)
-    torch.testing.assert_close(after, before, rtol=0, atol=1e-4)
+    assert (head_grid(found.model), head_grid(model)) == ((2, 6), (2, 3))
+    places = [*found.twins, *found.cancelling, found.dead, found.constant, found.unheard]
+    assert len(set(places)) == 7 and sorted(head for _, head in set(places) - {found.twins[0]}) == [3, 3, 4, 4, 5, 5]
 
 
 def test_twins_are_the_head_that_costs_most(planted):
@@ -85,13 +77,6 @@ def test_the_constant_head_can_go_only_if_its_mean_stays(planted):
     whole = score(planted, [])
     assert abs(score(planted, [found.constant]) - whole) > 1e-3
     assert score(planted, [found.constant], "mean") == pytest.approx(whole, abs=1e-10)
-
-
-def test_places_are_all_different(planted):
-    _, _, found = planted
-    places = [*found.twins, *found.cancelling, found.dead, found.constant, found.unheard]
-    assert len(set(places)) == 7
-    assert sorted(head for _, head in set(places) - {found.twins[0]}) == [3, 3, 4, 4, 5, 5]
 
 
 def test_the_seed_decides_what_is_planted():
