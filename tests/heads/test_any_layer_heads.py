@@ -6,7 +6,7 @@ from learners_layers import FixedSizes, LoopOverHeads, OfTheBook, OtherNames, Wi
 from on_device import DEVICE
 from torch import nn
 
-from mha_course.heads import evaluate, evaluate_all, prune, prune_attention
+from mha_course.heads import evaluate, prune, prune_attention
 from mha_course.heads.measures import measured
 from mha_course.models import find_task, shipped_model, with_layer
 
@@ -54,11 +54,11 @@ def test_measures(model, inside, measure, options):
 
 
 @pytest.mark.parametrize("Layer", [*FOUND, LoopOverHeads], ids=lambda Layer: Layer.__name__)
-def test_evaluate_all(model, Layer):
+def test_sets_of_heads(model, Layer):
     inside = renamed(model) if Layer is OtherNames else with_layer(model, Layer)
-    few = BATCH[:2]
-    expected = evaluate_all(model, few, TASK).loss
-    torch.testing.assert_close(evaluate_all(inside, few, TASK).loss, expected, rtol=1e-4, atol=1e-4)
+    gates = torch.randint(2, (40, 2, 6), generator=torch.Generator().manual_seed(0))
+    found, expected = (evaluate(one, BATCH[:2], TASK, gates).loss for one in (inside, model))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("Layer", [OfTheBook, WithoutGates, LoopOverHeads], ids=lambda Layer: Layer.__name__)
