@@ -3,13 +3,14 @@
 With MHA_REQUIRE_ALL=1 in the environment a skipped test is a failed one: there, everything has to run: all but the
 tests of real models, where MHA_WITHOUT_REAL_MODELS=1 says that their packages could not be installed. No test depends
 on how fast the machine is. What is long, which repeats what others see, runs with MHA_LONG=1, and with
-MHA_REQUIRE_ALL=1; what goes by turns, a part of it for each number of commits, as a whole with MHA_NIGHTLY=1.
+MHA_REQUIRE_ALL=1; what goes by turns, a part of it for each number of commits, as a whole with MHA_NIGHTLY=1. Of what
+is marked ``quarter``, ``make test`` takes one in four by turns.
 """
 
 import os
 
 import pytest
-from turns import LONG
+from turns import EVERYDAY, LONG, by_turns
 
 os.environ["MHA_PROGRESS"] = "off"  # neither a test nor a kernel that it starts writes into a developer's home
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
@@ -26,6 +27,14 @@ def fail_if_skipped(report):
         report.outcome = "failed"
         report.longrepr = f"MHA_REQUIRE_ALL=1 allows no skip. {reason}"
     return report
+
+
+def pytest_collection_modifyitems(config, items):
+    if EVERYDAY:
+        many = [item for item in items if item.get_closest_marker("quarter") and not item.get_closest_marker("long")]
+        others = {*many} - {*by_turns(many, 4)}
+        config.hook.pytest_deselected(items=[item for item in items if item in others])
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.hookimpl(wrapper=True)

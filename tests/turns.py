@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 LONG = "1" in (os.environ.get("MHA_REQUIRE_ALL"), os.environ.get("MHA_LONG"))
+EVERYDAY = os.environ.get("MHA_EVERYDAY") == "1" and not LONG
 
 
 def commits():

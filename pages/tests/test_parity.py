@@ -90,11 +90,13 @@ def test_right_answers_in_six_styles(pair):
     assert differing(exercise, checker, sources) == ([], [])
 
 
+@pytest.mark.long
 def test_every_listed_mistake_has_its_name(pair):
     exercise, checker = pair
     assert differing(exercise, checker, listed_mistakes(exercise)) == ([], [])
 
 
+@pytest.mark.long
 def test_mistakes_that_are_programs_have_their_names(pair, monkeypatch):
     exercise, checker = pair
     given = iter(())
@@ -105,6 +107,7 @@ def test_mistakes_that_are_programs_have_their_names(pair, monkeypatch):
             assert checker.check("")["text"] == row["text"]
 
 
+@pytest.mark.long
 def test_other_wrong_answers(pair):
     exercise, checker = pair
     others = cases.other_answers(checker.data["solution"])[::2]
@@ -113,6 +116,7 @@ def test_other_wrong_answers(pair):
     assert len(texts) <= 0.1 * len(others), texts
 
 
+@pytest.mark.long
 def test_micropython_says_the_same(tmp_path):
     """As the page holds it; of errors that are Python's own, it has words of its own."""
     page = runtime.PAGE.read_text(encoding="utf-8")

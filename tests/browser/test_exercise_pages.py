@@ -9,7 +9,7 @@ from picture_cases import NEXT_FRAME, violations
 from mha_course import exercises
 from tools.lab_page import PATIENCE, Heard
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.quarter]
 HEAD = "def transpose_qkv(X, num_heads):\n"
 SMALL = """() => [...document.querySelectorAll('a, button, summary, textarea')]
     .filter((node) => node.checkVisibility()).map((node) => [node.textContent, node.getBoundingClientRect()])

@@ -15,7 +15,7 @@ from mha_course.pictures.live import EXPORT, as_json, bundle
 from mha_course.pictures.mask_explorer import SHIFTS
 from mha_course.pictures.transpose_stepper import ORDERS
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.quarter]
 
 TRAINED = {  # what a head is worth is decided by training
     name: lambda name=name: pictures.HeadExplorer(models.shipped_model(name), name)

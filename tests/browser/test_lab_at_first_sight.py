@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 CUT = "names => names.filter(name => name.clientWidth < 0.95 * name.scrollWidth).map(name => name.textContent)"
 
 
+@pytest.mark.long
 def test_names_of_notebooks_can_be_read(open_notebook, lab):
     notebook = open_notebook(lab.write("beside.ipynb", "None"))
     notebook.do("await jupyterapp.commands.execute('filebrowser:go-to-path', { path: 'notebooks' })")

@@ -56,6 +56,7 @@ def test_notebook(name, open_notebook, usual_errors):
     assert faults_after_reopening(open_notebook, path) == []
 
 
+@pytest.mark.long
 def test_faults_are_seen(open_notebook, lab, usual_errors):
     """The checks above go red on a notebook that deserves it."""
     script = "from IPython.display import Javascript, display; display(Javascript('console.error(\"planted\")'))"
@@ -68,6 +69,7 @@ def test_faults_are_seen(open_notebook, lab, usual_errors):
     assert not answers(picture)
 
 
+@pytest.mark.long
 def test_a_widget_that_is_not_saved_is_seen(open_notebook, lab):
     notebook = open_notebook(lab.write("closed.ipynb", CLOSED))
     notebook.run_all()
@@ -75,6 +77,7 @@ def test_a_widget_that_is_not_saved_is_seen(open_notebook, lab):
     assert faults_after_reopening(open_notebook, "closed.ipynb") == ["Error displaying widget: model not found"]
 
 
+@pytest.mark.long
 def test_the_picture_is_steady(open_notebook, lab):
     """30 moves of a slider: every one is painted, and what stands below never moves."""
     notebook = open_notebook(lab.write("heads.ipynb", HEADS))

@@ -79,6 +79,7 @@ def test_plain_widgets_drive_a_picture(notebook):
     view.locator("[aria-pressed=true][aria-label='patch row 0, column 0']").wait_for()
 
 
+@pytest.mark.long
 def test_it_keeps_to_itself(notebook, lab, usual_errors):
     """No key reaches the lab, no error its console, no request another host."""
     opened = notebook(SHOW)
@@ -93,6 +94,7 @@ def test_it_keeps_to_itself(notebook, lab, usual_errors):
     assert [url for url in opened.heard.requests if not url.startswith((lab.address, "blob:", "data:"))] == []
 
 
+@pytest.mark.long
 def test_it_lives_without_its_kernel(notebook, open_notebook, lab):
     """After a restart; and saved, in a page that is loaded anew."""
     opened = notebook(SHOW)
@@ -138,6 +140,7 @@ PLACED = """
 """
 
 
+@pytest.mark.long
 def test_after_a_change_of_theme_lines_are_drawn_as_before(notebook):
     opened = notebook(
         "pictures.SentenceExplorer()",
@@ -156,6 +159,7 @@ def test_after_a_change_of_theme_lines_are_drawn_as_before(notebook):
         assert opened.page.evaluate(PLACED) == before, theme
 
 
+@pytest.mark.long
 def test_running_a_cell_again_leaves_nothing_behind(notebook):
     show = "stepper = pictures.TransposeStepper()\nstepper"
     opened = notebook(show, "from ipywidgets.widgets import widget\nlen(widget._instances)")
@@ -178,6 +182,7 @@ for parameter in model.parameters():
 """
 
 
+@pytest.mark.long
 def test_python_answers_about_a_text_of_ones_own_and_every_view_hears_its_own_answer(notebook):
     show = "explorer = pictures.NextWordExplorer(model)\nexplorer"
     opened = notebook(SMALL, show, "explorer.text, len(explorer.cut)", "explorer")

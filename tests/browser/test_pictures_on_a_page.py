@@ -18,7 +18,7 @@ from mha_course.models.tasks import Digits
 from mha_course.pictures import ring_explorer
 from mha_course.pictures.picture import signed
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.quarter]
 
 
 @pytest.fixture
@@ -190,6 +190,7 @@ def test_the_ring_tells_pythons_figures_on_every_state(live):
     agrees("6 heads of 4 features")
 
 
+@pytest.mark.long
 def test_what_the_ring_trains_here_is_said_and_its_curve_can_be_scrubbed(live):
     page = live(pictures.RingExplorer(num_heads=1))
     page.section.get_by_role("button", name="train here").click()
@@ -202,6 +203,7 @@ def test_what_the_ring_trains_here_is_said_and_its_curve_can_be_scrubbed(live):
     assert page.looks() != last and "step 0 of 400" in course.inner_text()
 
 
+@pytest.mark.long
 def test_where_a_page_allows_no_worker_the_ring_trains_in_slices_and_says_so(live):
     """What is typed meanwhile is shown at once and stays, and the curve is as long as a worker's."""
     page = live(pictures.RingExplorer(num_heads=4))
@@ -218,6 +220,7 @@ def test_where_a_page_allows_no_worker_the_ring_trains_in_slices_and_says_so(liv
     assert page.section.locator(".curve-of.gated").get_attribute("d").count("L") == 100
 
 
+@pytest.mark.long
 def test_the_ring_opens_on_one_head_that_fails_and_then_on_four_that_succeed(live, page):
     page.emulate_media(reduced_motion="no-preference")
     try:

@@ -19,6 +19,7 @@ from picture_cases import (
     words_with_features,
 )
 from torch.nn import functional as F
+from turns import LONG
 
 from mha_course import pictures
 from mha_course.models.neighbours import NeighbourModel, draw_rows, held_out_rows
@@ -30,7 +31,7 @@ from mha_course.pictures.shared_with_js import bound
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import shape_trace
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.quarter]
 
 
 RUN = """
@@ -489,7 +490,7 @@ def test_places_of_a_cache_in_blocks_in_every_step(page, tmp_path):
     python = pictures.PagedCacheStepper(step=0, row=3)
     live = LivePage(page, tmp_path, python)
     slider, names = live.section.get_by_role("slider"), "ABCDEFGH"
-    for size in (1, 2, 4, 8):
+    for size in (1, 2, 4, 8) if LONG else (2,):
         live.section.get_by_role("button", name=f"blocks of {size}").click()
         slider.press("Home")
         for step in range(18):

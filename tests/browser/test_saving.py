@@ -38,6 +38,7 @@ def test_opening_changes_nothing(open_notebook, lab, original):
     assert (lab.folder / NAME).read_bytes() == original
 
 
+@pytest.mark.long
 def test_what_is_typed_is_kept_without_saving(open_notebook, lab, original):
     notebook = open_notebook(NAME)
     wait_until_saved(notebook)

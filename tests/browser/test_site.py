@@ -29,7 +29,7 @@ SIZES = {"light": 1440, "dark": 390}
 # Our own, where furo's and Sphinx's markup is theirs to mend.
 OURS = ".mha-live, figure, details"
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.quarter]
 
 
 @pytest.fixture(autouse=True)

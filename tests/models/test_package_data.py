@@ -68,7 +68,7 @@ def test_an_installed_copy_holds_all_of_both_packages_and_nothing_else(installed
         assert files_of(installed / package) == files_of(ROOT / package) - OF_THE_PROJECT
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_installed_copy_finds_its_data_and_one_without_them_says_how_to_get_them(installed):
     assert read_all(installed) == [f"found {path}" for path in READERS]
     for path in READERS:

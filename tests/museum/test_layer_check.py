@@ -21,6 +21,7 @@ from mha_course.museum.wrong_attention import attention, wrong_attentions
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import converters
 
+pytestmark = pytest.mark.quarter
 here = pytest.mark.usefixtures("in_this_process")
 
 

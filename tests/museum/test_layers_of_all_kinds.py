@@ -8,7 +8,7 @@ from torch import nn
 
 from mha_course.exercises import check_layer
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = [pytest.mark.usefixtures("in_this_process"), pytest.mark.quarter]
 
 
 def valid(lengths, keys):

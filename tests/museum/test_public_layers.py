@@ -6,7 +6,7 @@ from public_layers import PUBLIC
 
 from mha_course.exercises import check_layer
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = [pytest.mark.usefixtures("in_this_process"), pytest.mark.quarter]
 
 
 @pytest.mark.parametrize("model", PUBLIC)

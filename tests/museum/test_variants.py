@@ -16,7 +16,7 @@ from mha_course.museum.layer_calls import formula
 from mha_course.museum.variants import in_words, variants
 from mha_course.museum.wrong_attention import other_attentions
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = [pytest.mark.usefixtures("in_this_process"), pytest.mark.quarter]
 GROUPS = variants(residual=False)
 RIGHT = {}  # what is said → a change of a call; of combinations, the first of each
 for _, members, _ in GROUPS:

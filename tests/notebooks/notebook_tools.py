@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+from turns import LONG
+
 from tools import first_cell
 from tools import notebooks as make_notebooks
 from tools.languages import LANGUAGES
@@ -48,7 +51,9 @@ def text_of_output(output):
 
 
 def run_cells(notebook):
-    """Everything that a notebook's cells define, after all of them have run in order, here and now."""
+    """Everything that a notebook's cells define, after all of them have run in order, here and now: in CI alone."""
+    if not LONG:
+        pytest.skip("long: it runs a notebook's cells once more: MHA_LONG=1 runs it")
     namespace = {"__name__": "notebook"}
     for cell in code(notebook):
         exec(compile(cell.source, cell.id, "exec"), namespace)

@@ -103,7 +103,7 @@ def test_ids_are_given_once(before, after):
     assert [cell.id for cell in cells] == after
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_failed_notebook_stays_as_it_was(tmp_path):
     bad = [write(tmp_path / f"bad{number}.ipynb", "1", source) for number, source in enumerate(FAILURES)]
     for path in bad:

@@ -4,6 +4,7 @@ import random
 import re
 
 import pytest
+from turns import LONG
 
 from mha_course import pictures
 from mha_course.pictures.paged_cache_stepper import LONGEST, PLACES, ROWS, VISITS, token_places
@@ -58,7 +59,7 @@ def test_the_picture_counts_what_is_reserved_and_holds_no_token():
     """Unused places by counting the places that no text of this step has written, for each step and size."""
     picture = pictures.PagedCacheStepper()
     for size in (1, 2, 4, 8):
-        for step in range(18):
+        for step in range(0, 18, 1 if LONG else 5):
             picture.block_size, picture.step = size, step
             written = {
                 (row, now - first)

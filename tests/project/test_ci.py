@@ -2,10 +2,12 @@
 
 import itertools
 import os
+import runpy
 import shutil
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import turns
@@ -113,6 +115,32 @@ def test_a_stage_runs_until_a_night_is_green_once_a_file_of_its_own_has_changed(
     assert taken(run()) == {[*REST][number % len(REST)]}
     (tmp_path / ".ci" / "nightly").write_text("0" * 40)
     assert taken(run()) == REST.keys()
+
+
+def test_four_turns_of_make_test_take_all_that_is_marked_quarter_and_each_takes_all_else(monkeypatch):
+    monkeypatch.setattr(turns, "EVERYDAY", True)
+    rules = runpy.run_path(str(RUN.parents[1] / "conftest.py"))
+    config = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+    seen = []
+    for number in (14, 15, 16, 17):
+        monkeypatch.setattr(turns, "commits", lambda number=number: number)
+        items = [marked(f"test {i}", *["quarter"] * (i % 3 > 0), *["long"] * (i % 5 == 0)) for i in range(40)]
+        rules["pytest_collection_modifyitems"](config, items)
+        seen += [item.name for item in items]
+    times = {name: seen.count(name) for name in seen}
+    assert times == {f"test {i}": 1 if i % 3 > 0 and i % 5 > 0 else 4 for i in range(40)}
+
+
+def marked(name, *marks):
+    """What stands in for a test, as the rule sees one."""
+
+    class Item:
+        def get_closest_marker(self, mark):
+            return mark if mark in marks else None
+
+    item = Item()
+    item.name = name
+    return item
 
 
 def test_cases_by_turns_are_all_seen_by_as_many_commits_and_in_one_night(monkeypatch):

@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fresh_process import run
 
 import mha_course
 import mha_lib
@@ -69,8 +69,7 @@ def room_of(path: Path) -> str:
 @pytest.mark.parametrize("package", ["mha_lib", "mha_course"])
 def test_importing_a_package_loads_nothing_heavy(package):
     script = f"import sys, {package}; print([name for name in {HEAVY} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert (result.stdout.strip(), result.stderr) == ("[]", "")
+    assert run(script) == ("[]\n", "")
 
 
 def test_what_the_package_offers_by_name():
@@ -91,16 +90,16 @@ import inspect, json, {package}
 modules = [each for each in dir({name}) if inspect.ismodule(getattr({name}, each)) and {room != "language"}]
 print(json.dumps([dir({package}), dir({name}), getattr({name}, "__all__", None), modules]))
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    rooms, shown, offered, modules = json.loads(done.stdout)
+    out, err = run(script)
+    rooms, shown, offered, modules = json.loads(out) if out else err
     assert room in rooms and (offered is None or sorted(offered) == shown) and modules == []
 
 
 def test_pictures_without_what_they_need_name_it_and_the_command():
     script = "import sys; sys.modules['anywidget'] = sys.modules['PIL'] = None; import mha_course; mha_course.pictures"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    _, err = run(script)
     told = 'ImportError: pictures need PIL, anywidget. Run: pip install "mha-course[notebooks]"'
-    assert done.stderr.splitlines()[-1] == told
+    assert err.splitlines()[-1] == told
 
 
 def test_every_file_stands_in_a_room():

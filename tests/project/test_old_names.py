@@ -4,13 +4,11 @@ Each script is a process of its own, since a warning comes once and an import is
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from fresh_process import run
 
 from mha_course import heads
 from mha_course.models import find_task, shipped_model
@@ -56,14 +54,6 @@ assert mha_lib.models.smollm2 is mha_course.models.smollm2
 """
 
 
-def run(script, **env):
-    """What a script prints, and what it says on stderr."""
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | env, capture_output=True, text=True)
-    return done.stdout, done.stderr
-
-
-@pytest.mark.slow
 def test_every_import_of_a_saved_notebook_runs_with_one_warning():
     out, err = run(f"{SAVED}{SAME}\nprint('done')")
     assert out == "done\n"
@@ -171,7 +161,6 @@ def test_measures_by_their_old_names_give_what_the_methods_give():
         heads.no_such_name  # noqa: B018
 
 
-@pytest.mark.slow
 def test_what_a_learner_has_predicted_solved_and_written_is_found_by_old_names_and_new(tmp_path):
     kept = {
         "first guess": {"text": "one head is enough"},

@@ -88,7 +88,7 @@ def metadata(name, number):
         return email.message_from_bytes(wheel.read(f"{name}-{number}.dist-info/METADATA"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_dry_run_builds_what_would_be_released_and_says_what_is_left():
     dry_run = [sys.executable, "-m", "tools.release"]
     said = subprocess.run(dry_run, cwd=ROOT, capture_output=True, text=True, check=True).stdout

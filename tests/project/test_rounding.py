@@ -28,6 +28,7 @@ def try_cells(folder, *cells):
     return done.returncode, done.stdout
 
 
+@pytest.mark.long
 def test_a_tie_that_the_last_bit_decides_is_red_and_a_rounded_one_is_not(tmp_path):
     status, report = try_cells(
         tmp_path,

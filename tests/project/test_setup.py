@@ -194,6 +194,7 @@ def releases(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "environment", "arguments", "taken"),
     [
@@ -292,6 +293,7 @@ def test_packages_that_import_torchvision_are_there_in_a_fresh_process(command):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_a_torchvision_that_loads_its_own_operators_is_left_alone(tmp_path):
     """In a process of its own; the stand-in's extension is a library that any process may load."""
     package = tmp_path / "torchvision"
