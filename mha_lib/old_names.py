@@ -17,9 +17,9 @@ ROOMS = ("checking", "exercises", "language", "models", "museum", "pictures")  #
 HEADS = (
     "Planted", "load_results", "plant_heads", "sweep", "Evaluation", "ablation_values", "area_under_curve", "best_sets",
     "completeness_residual", "confidence", "evaluate", "evaluate_all", "gate_gradient", "greedy", "head_grid",
-    "head_means", "head_outputs", "integrated_gradients", "least_heads", "leave_one_out", "losses_without_each",
+    "head_outputs", "integrated_gradients", "least_heads", "leave_one_out", "losses_without_each",
     "mean_and_ci95", "mean_ranks", "monte_carlo_shapley", "negative_entropy", "num_prunable", "output_norm",
-    "patch_heads", "plan_from", "prune", "prune_attention", "pruning_curve",
+    "patch_heads", "prune", "prune_attention", "pruning_curve",
     "random_pruning_curve", "select_heads", "shapley", "spearman", "top_k_sets", "worst_sets",
     "controls", "interactions", "kept_results", "key_patterns", "planted_heads", "seeds", "ablation", "coalitions",
     "intervals", "measures", "removal",

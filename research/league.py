@@ -39,17 +39,9 @@ from mha_course.heads.coalitions import (
     top_k_sets,
     worst_sets,
 )
-from mha_course.heads.measures import (
-    confidence,
-    gate_gradient,
-    integrated_gradients,
-    leave_one_out,
-    monte_carlo_shapley,
-    negative_entropy,
-    output_norm,
-)
+from mha_course.heads.measures import measured
 from mha_course.heads.planted_heads import HeadIndex, Planted, plant_heads
-from mha_course.heads.removal import plan_from, prune
+from mha_course.heads.removal import prune
 from mha_course.models.tasks import Batch, Task, find_task
 from mha_course.models.training import finetune, trained
 from mha_course.models.transformer import Transformer
@@ -58,19 +50,29 @@ from research.learned_gates import hard_concrete
 Measure = Callable[[Transformer, Batch, Task], Tensor]
 RepeatableMeasure = Callable[..., Tensor]  # a measure that takes ``kept``, too
 
+leave_one_out = partial(measured, measure="leave_one_out", score="accuracy")
+gate_gradient = partial(measured, measure="gate_gradient", signed=False)
+path_gradient = partial(measured, measure="integrated_gradients")
+
+
+def sampled_shapley(model: Transformer, batch: Batch, task: Task, num_orders: int = 50, seed: int = 0) -> Tensor:
+    """Shapley values of the accuracy, from random orders of the heads."""
+    return measured(model, batch, task, "shapley", "accuracy", num_orders=num_orders, seed=seed)
+
+
 MEASURES: Mapping[str, Measure] = {
     "leave one out, zero, accuracy": leave_one_out,
     "leave one out, zero, loss": partial(leave_one_out, score="loss"),
-    "leave one out, mean, loss": partial(leave_one_out, ablation="mean", score="loss"),
-    "leave one out, resample, loss": partial(leave_one_out, ablation="resample", score="loss"),
+    "leave one out, mean, loss": partial(leave_one_out, by="mean", score="loss"),
+    "leave one out, resample, loss": partial(leave_one_out, by="resample", score="loss"),
     "gate gradient": gate_gradient,
-    "gate gradient, normalised": partial(gate_gradient, normalise=True),
-    "path gradient": integrated_gradients,
-    "confidence": confidence,
-    "minus entropy": negative_entropy,
-    "output norm": output_norm,
+    "gate gradient, normalised": lambda *of: torch.nn.functional.normalize(gate_gradient(*of), dim=1),
+    "path gradient": path_gradient,
+    "confidence": partial(measured, measure="confidence"),
+    "minus entropy": partial(measured, measure="entropy"),
+    "output norm": partial(measured, measure="output_norm"),
     "hard-concrete gates": hard_concrete,
-    "Shapley, 50 orders": monte_carlo_shapley,
+    "Shapley, 50 orders": sampled_shapley,
 }
 # By ``iterative_importance``, after every cut.
 ITERATIVE = "leave one out, zero, loss", "gate gradient", "path gradient"
@@ -257,7 +259,7 @@ def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int
     """Accuracy with only the heads of set number ``kept``, after training what is left for ``steps`` steps."""
     shape = head_grid(model)
     heads = set_members(torch.tensor(kept), shape[0] * shape[1]).view(shape)
-    pruned = prune(model, remove=plan_from(model, heads))
+    pruned = prune(model, remove=~heads)
     return task.accuracy(finetune(pruned, task, seed, steps, progress=False) if steps else pruned, batch)
 
 

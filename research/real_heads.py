@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from benchmarks.measure import cpu_seconds
 from mha_course import heads
-from mha_course.heads.ablation import constant_patch, eval_mode, hook_heads
+from mha_course.heads.ablation import constant_patch, eval_mode, found_in, hook_heads
 from mha_course.heads.controls import OF_EACH, SIGNED
+from mha_course.heads.measures import measured
 from mha_course.models.smollm2 import SmolLM2, smollm2
 from mha_course.models.tasks import Batch
 from research import real_cuts as cuts
@@ -130,8 +131,8 @@ def of_seen(model: SmolLM2) -> dict[str, Tensor]:
 def orders(model: SmolLM2) -> dict[str, Tensor]:
     """Importance by name: every measure, of the same rows, and orders that look at no text."""
     looks = {
-        "confidence": heads.confidence(model, seen(model), TASK),
-        "output norm": heads.output_norm(model, seen(model), TASK),
+        "confidence": measured(model, seen(model), TASK, "confidence"),
+        "output norm": measured(model, seen(model), TASK, "output_norm"),
         "leave one out, on repeats": torch.tensor(part(model, "costs on repeats")["mean"]),
     }
     return cuts.orders(of_seen(model), on_path(model), looks)
@@ -227,7 +228,7 @@ def later_heads(model: SmolLM2) -> dict:
     What is frozen says what it says with all heads there. One mean a sequence.
     """
     random = repeats(JUDGED_ON, seed=1)
-    said, fed = heads.head_outputs(model, random), feed_forward_outputs(model, random)
+    said, fed = [*found_in(model, random).outputs().values()], feed_forward_outputs(model, random)
     whole = second_time(TASK.loss(model, random))
     found = {}
     for layer, head in part(model, "induction")["places"][:6]:
@@ -285,7 +286,7 @@ def by_confidence(model: SmolLM2) -> dict:
     batch, test = seen(model), judged(model)
     found: dict[str, dict] = {"zeros": {}, "means": {}}
     by_name = {"all keys": (), "without position 0": (0,)}
-    orders = {name: heads.confidence(model, batch, TASK, leave_out) for name, leave_out in by_name.items()}
+    orders = {name: measured(model, batch, TASK, "confidence", ignore=leave_out) for name, leave_out in by_name.items()}
     on_first = torch.stack([weights[..., 0].mean(dim=(0, 2)) for weights in model.attention_weights])
     means = heads.ablation_values(model, batch, "mean")
     for name, order in orders.items():
@@ -303,7 +304,7 @@ def speed(model: SmolLM2) -> dict:
     batch = judged(model)[:4]
     found = {}
     for cut in (27, 81):
-        pruned = heads.prune(model, remove=heads.least_heads(model, gate, cut))
+        pruned = heads.prune(model, remove=cuts.kept(gate, cut) == 0)
         masked = cuts.kept(gate, cut)
         change = (TASK.loss(pruned, batch) - TASK.loss(model, batch, masked)).abs().max()
         ratios = []

@@ -3,33 +3,26 @@
 Exact Shapley values differ where another score or another ablation defines them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor
 
 from mha_course.heads.ablation import evaluate_all, head_grid
 from mha_course.heads.coalitions import block_baseline_correlation, shapley, spearman
 from mha_course.heads.interactions import frozen_downstream_costs, most_redundant_pair
-from mha_course.heads.measures import (
-    confidence,
-    gate_gradient,
-    integrated_gradients,
-    leave_one_out,
-    negative_entropy,
-    output_norm,
-)
 from mha_course.models.tasks import Batch, Task, find_task
 from mha_course.models.training import trained
 from mha_course.models.transformer import Transformer
 from mha_lib.heads.gated_heads import ABLATIONS
+from research import league
+from research.league import Measure
 
-MEASURES: Mapping[str, Callable[..., Tensor]] = {
-    "leave one out": leave_one_out,
-    "gate gradient": gate_gradient,
-    "path gradient": integrated_gradients,
-    "confidence": confidence,
-    "minus entropy": negative_entropy,
-    "output norm": output_norm,
+MEASURES: Mapping[str, Measure] = {
+    "leave one out": league.MEASURES["leave one out, zero, accuracy"],
+    **{
+        name: league.MEASURES[name]
+        for name in ("gate gradient", "path gradient", "confidence", "minus entropy", "output norm")
+    },
 }
 
 

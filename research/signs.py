@@ -5,12 +5,11 @@ from functools import partial
 
 import torch
 
-from mha_course.heads.ablation import evaluate_all
+from mha_course.heads.ablation import evaluate, evaluate_all, head_grid
 from mha_course.heads.coalitions import area_under_curve, best_sets, block_mean_baseline, greedy
 from mha_course.heads.controls import OF_EACH, OF_MEAN, SHAPED_DRAWS, SIGNED, beside_chance, mean_worth
 from mha_course.heads.intervals import num_prunable
 from mha_course.heads.kept_results import BLOCK_MEANS
-from mha_course.heads.measures import completeness_residual, gate_gradient, integrated_gradients
 from mha_course.models.tasks import Batch, Task, find_task
 from mha_course.models.training import trained
 from mha_course.models.transformer import Transformer
@@ -24,11 +23,13 @@ from research.league import (
     Measure,
     all_importances,
     drawing_with,
+    gate_gradient,
+    path_gradient,
 )
 
 GRADIENTS: Mapping[str, Mapping[str, Measure]] = {  # what has a sign in every example
     "gate gradient": {SIGNED: partial(gate_gradient, signed=True), OF_EACH: gate_gradient},
-    "path gradient": {SIGNED: integrated_gradients, OF_EACH: partial(integrated_gradients, signed=False)},
+    "path gradient": {SIGNED: path_gradient, OF_EACH: partial(path_gradient, signed=False)},
 }
 COSTS = (  # what has a sign, and is known as a mean over examples alone
     "leave one out, zero, accuracy",
@@ -98,6 +99,8 @@ def controls(
 
 def path_sums(model: Transformer, batch: Batch, task: Task) -> dict[str, float]:
     """What path gradients add up to with each of two grids, and what is due: L(no head) − L(all heads)."""
-    paths = {steps: integrated_gradients(model, batch, task, steps) for steps in PATH_STEPS}
-    due = completeness_residual(paths[PATH_STEPS[0]], model, batch, task) + paths[PATH_STEPS[0]].sum().item()
-    return {"due": due} | {str(steps): path.sum().item() for steps, path in paths.items()}
+    paths = {steps: path_gradient(model, batch, task, steps=steps) for steps in PATH_STEPS}
+    ends = torch.zeros(2, *head_grid(model))
+    ends[1] = 1
+    without, whole = evaluate(model, batch, task, ends).loss
+    return {"due": (without - whole).item()} | {str(steps): path.sum().item() for steps, path in paths.items()}

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course import heads
-from mha_course.heads.ablation import eval_mode, patch_heads
+from mha_course.heads.ablation import eval_mode, found_in, patch_heads
 from mha_course.models.smollm2 import SmolLM2
 from mha_course.models.tasks import Batch
 from research.real_texts import CHOSEN_ON, JUDGED_ON, TASK, repeats, second_time
@@ -40,8 +39,10 @@ class Judge:
 
     def __init__(self, model: SmolLM2, batch: Batch):
         self.model, self.batch = model, batch
-        self.whole = heads.head_outputs(model, batch)
-        self.lacking = heads.head_outputs(model, batch, without(TELLER))
+        found = found_in(model, batch)
+        self.whole = [*found.outputs().values()]
+        with found.gates(dict(zip(found.layers, without(TELLER), strict=True))):
+            self.lacking = [*found.outputs().values()]
         self.loss = second_time(TASK.loss(model, batch))
 
     def cost(self, gone: Sequence[Place] = (), values: Sequence[Tensor] = (), patched: Sequence[Place] = ()) -> Tensor:

@@ -13,6 +13,7 @@ from mha_course.checking.comparing import Result, plain
 from mha_course.checking.exercise import exercise, judged
 from mha_course.checking.running import MistakeError, run_safely, same
 from mha_course.checking.wording import as_sentence
+from mha_course.heads.measures import measured
 from mha_course.models.tasks import Batch, Task
 from mha_course.models.training import seeded
 from mha_course.models.transformer import Encoder, TokenEmbedding
@@ -100,13 +101,13 @@ def first_and_last(model, batch, task):
 def own_importance(function: Callable[..., Tensor]) -> str:
     """Check a learner's head importance function by rank correlation with exact Shapley values on four small models.
 
-    (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_course.heads``.
+    (model, batch, task) → (num_blocks, num_heads), higher is more important, as tables of measures are.
     The models have random weights and are asked on other examples than ``batch``. The mean correlation must be above
     0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
     """
     results = tables_from(function)
-    measured = results, said_by(heads.gate_gradient), said_by(heads.integrated_gradients)
-    score, *bars = [agreement(said, truths()) for said in measured]
+    bars = [agreement(said_by(measure), truths()) for measure in (GATE_GRADIENT, PATH_GRADIENT)]
+    score = agreement(results, truths())
     told = (
         f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. A random order "
         f"has 0.00, the gate gradient {bars[0]:.2f}, the path gradient {bars[1]:.2f}; more than {NEEDED} is needed."
@@ -216,16 +217,24 @@ def each_alone(model: Encoder, batch: Batch, task: Task) -> Tensor:
     return torch.tensor([task.accuracy(model, batch, only) for only in torch.eye(8).view(8, *SHAPE)]).view(SHAPE)
 
 
+GATE_GRADIENT = functools.partial(measured, measure="gate_gradient", signed=False)
+PATH_GRADIENT = functools.partial(measured, measure="integrated_gradients")
 ONE_COMPANY = {
-    "leave-one-out": heads.leave_one_out,
-    "leave-one-out, by the loss": functools.partial(heads.leave_one_out, score="loss"),
-    "the gate gradient": heads.gate_gradient,
+    "leave-one-out": functools.partial(measured, measure="leave_one_out", score="accuracy"),
+    "leave-one-out, by the loss": functools.partial(measured, measure="leave_one_out"),
+    "the gate gradient": GATE_GRADIENT,
     "the accuracy of each head alone": each_alone,
 }
 LOW_MEASURES = {
-    "It ranks heads by confidence. Concentrated attention does not show whether the output is used.": heads.confidence,
-    "It ranks heads by entropy. Narrow attention does not show whether the output is used.": heads.negative_entropy,
-    "It ranks heads by the norm of their output. A large output may have no effect on the answers.": heads.output_norm,
+    "It ranks heads by confidence. Concentrated attention does not show whether the output is used.": (
+        functools.partial(measured, measure="confidence")
+    ),
+    "It ranks heads by entropy. Narrow attention does not show whether the output is used.": (
+        functools.partial(measured, measure="entropy")
+    ),
+    "It ranks heads by the norm of their output. A large output may have no effect on the answers.": (
+        functools.partial(measured, measure="output_norm")
+    ),
     "It takes the absolute value after averaging, so helping some examples cancels hurting others.": (
         lambda *given: signed_gradient(*given).abs()
     ),
@@ -234,10 +243,10 @@ LOW_MEASURES = {
         lambda *given: -signed_gradient(*given)
     ),
     "It divides each layer's gradients by their norm, as if all layers were equally important.": (
-        functools.partial(heads.gate_gradient, normalise=True)
+        lambda *given: torch.nn.functional.normalize(GATE_GRADIENT(*given), dim=1)
     ),
-    "It is the gate gradient, the bar itself. It measures only small changes near the full model.": heads.gate_gradient,
-    "It is leave-one-out. It removes a head only while all others are present.": heads.leave_one_out,
+    "It is the gate gradient, the bar itself. It measures only small changes near the full model.": (GATE_GRADIENT),
+    "It is leave-one-out. It removes a head only while all others are present.": ONE_COMPANY["leave-one-out"],
     "It is leave-one-out, by the loss. It removes a head only while all others are present.": (
         ONE_COMPANY["leave-one-out, by the loss"]
     ),

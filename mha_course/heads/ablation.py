@@ -15,10 +15,10 @@ from mha_course.heads.coalitions import set_members
 from mha_course.models.any_layer import attend, heads_before_output, num_heads_of
 from mha_course.models.tasks import Batch, Task
 from mha_course.models.threads import single_thread
-from mha_course.models.transformer import Encoder, EncoderDecoder, Transformer
+from mha_course.models.transformer import Encoder, Transformer
 from mha_lib.attention import MultiHeadAttention
+from mha_lib.heads import FoundHeads, of
 from mha_lib.heads.before_mixing import evaluating
-from mha_lib.heads.gated_heads import ABLATIONS
 from mha_lib.heads.progress_bar import progress_bar
 
 __all__ = ["constant_patch", "hook_heads"]
@@ -133,52 +133,21 @@ def ablation_values(model: Transformer, batch: Batch, ablation: str = "zero") ->
             "Interpretability in the Wild"). "resample": what the head says about the next example of ``batch`` (Chan
             et al. 2022, "Causal Scrubbing").
     """
-    if ablation not in ABLATIONS:
-        raise ValueError(f"ablation must be one of {', '.join(ABLATIONS)}, got {ablation!r}")
     if ablation == "zero":
         return [torch.zeros(())] * len(model.blocks)
-    if ablation == "mean":
-        return [mean[:, None] for mean in head_means(model, batch)]
-    return [heads.roll(-1, dims=0) for heads in head_outputs(model, batch)]
+    return [X[0].transpose(1, 2) for X in found_in(model, batch).substitutes(ablation).values()]
 
 
-def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = None) -> list[Tensor]:
-    """Return every head's output before head mask and W_o: for each block a tensor (batch, num_heads, n, head_size).
+def found_in(model: Transformer, batch: Batch) -> FoundHeads[Transformer]:
+    """Return what ``heads.of`` finds in a model on a batch.
 
-    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
-    >>> [outputs.shape for outputs in head_outputs(model, task.held_out[:4])]
-    [torch.Size([4, 6, 12, 8]), torch.Size([4, 6, 12, 8])]
-
-    ``head_mask`` (num_blocks, num_heads) says which heads are heard by later ones; left out, all of them.
+    Raises:
+        TypeError: the heads of a layer of a learner's own are not found; the message names it, with the reason.
     """
-    found: list[Tensor] = []
-
-    def observer(gates: Tensor | None) -> Callable[[Tensor], Tensor | None]:
-        def note(heads: Tensor) -> Tensor | None:
-            found.append(heads)
-            return None if gates is None else heads * gates[..., None, None].to(heads.dtype)
-
-        return note
-
-    with (
-        torch.no_grad(),
-        eval_mode(model),
-        hook_heads(model.attentions, list(map(observer, model.gates(head_mask)))),
-    ):
-        model(batch.inputs, batch.valid_lens)
+    found = of(model, batch.inputs, batch.valid_lens)
+    if found.unknown:
+        raise TypeError("; ".join(f"{name}: {why}" for name, why in found.unknown.items()))
     return found
-
-
-def head_means(model: Transformer, batch: Batch) -> list[Tensor]:
-    """Return every head's output averaged over examples and unpadded queries: for each block (num_heads, head_size)."""
-    padded = ["encoder"] if isinstance(model, EncoderDecoder) else list(model.blocks)
-    means = []
-    for name, block in zip(model.blocks, head_outputs(model, batch), strict=True):
-        counts = torch.ones(len(block), block.shape[2], dtype=torch.bool, device=block.device)
-        if batch.valid_lens is not None and name in padded:
-            counts = torch.arange(block.shape[2], device=block.device) < batch.valid_lens[:, None]
-        means.append(block.transpose(1, 2)[counts].mean(dim=0))
-    return means
 
 
 def head_grid(model: Transformer) -> tuple[int, int]:
@@ -224,7 +193,7 @@ def patch_heads(model: Transformer, values: Sequence[Tensor], heads: Collection[
     outputs of a model without an earlier head, in the whole model, they alone are affected by its absence.
 
     Args:
-        values: for each block, the outputs of its heads, as from ``head_outputs``.
+        values: for each block, the outputs of its heads, as from ``found.outputs``.
         heads: (block, head) of each head to patch.
 
     Raises:

@@ -10,8 +10,8 @@ from mha_course.heads.ablation import (
     constant_patch,
     eval_mode,
     evaluate,
+    found_in,
     head_grid,
-    head_outputs,
     hook_heads,
     patch_heads,
 )
@@ -48,7 +48,7 @@ def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block:
     Source: McGrath et al. 2023, "The Hydra Effect"; Rushing & Nanda 2024, "Explorations of Self-Repair".
     """
     shape = head_grid(model)
-    said = head_outputs(model, batch)[block + 1 :]
+    said = [*found_in(model, batch).outputs().values()][block + 1 :]
     later = model.attentions[block + 1 :]
     gates = torch.ones(1 + shape[1], *shape, device=model.device)
     gates[1:, block] -= torch.eye(shape[1], device=gates.device)
@@ -80,7 +80,10 @@ def direct_effects(
     """
     gone = torch.ones(head_grid(model), device=model.device)
     gone[head] = 0
-    with_it, without_it = (head_outputs(model, batch, mask) for mask in (None, gone))
+    found = found_in(model, batch)
+    with_it = [*found.outputs().values()]
+    with found.gates(dict(zip(found.layers, gone, strict=True))):
+        without_it = [*found.outputs().values()]
 
     def losses(mask: Tensor | None, values: list[Tensor], patched: Collection[tuple[int, int]]) -> Tensor:
         with torch.no_grad(), eval_mode(model), patch_heads(model, values, patched):

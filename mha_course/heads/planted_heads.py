@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mha_course.heads.ablation import head_grid
-from mha_course.heads.measures import leave_one_out
+from mha_course.heads.measures import measured
 from mha_course.heads.removal import select_heads
 from mha_course.models.any_layer import copied
 from mha_course.models.tasks import Batch, Task
@@ -65,7 +65,7 @@ def plant_heads(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> 
     num_blocks, num_heads = head_grid(model)
     if num_blocks != 2:
         raise ValueError(f"model must have two blocks, got {num_blocks}: {', '.join(model.blocks)}")
-    block, head = divmod(int(leave_one_out(model, batch, task).argmax()), num_heads)
+    block, head = divmod(int(measured(model, batch, task, "leave_one_out", "accuracy").argmax()), num_heads)
     first, second, third = range(num_heads, num_heads + 3)
     generator = torch.Generator().manual_seed(seed)
     planted = copied(model)

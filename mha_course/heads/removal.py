@@ -18,7 +18,7 @@ from mha_course.models.any_layer import MAPS, attend, copied, linear_maps, num_h
 from mha_course.models.transformer import Transformer
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.heads.layer_heads import bias_with_means, copies_of_heads, keep_columns, keep_rows, rows_of
-from mha_lib.heads.plans import Plan, ranks
+from mha_lib.heads.plans import Plan
 
 
 class HeadlessAttention(nn.Module):
@@ -60,8 +60,11 @@ class HeadlessAttention(nn.Module):
 AnyTransformer = TypeVar("AnyTransformer", bound=Transformer)
 
 
-def prune(model: AnyTransformer, *, remove: Plan, means: Sequence[Tensor] | None = None) -> AnyTransformer:
+def prune(model: AnyTransformer, *, remove: Plan | Tensor, means: Sequence[Tensor] | None = None) -> AnyTransformer:
     """Return a copy of the model without the heads in a plan, a dictionary of head numbers by block name.
+
+    ``heads.of(model).remove`` does so for any model, and refuses to take all heads of a layer or a part of those that
+    share keys and values; these go here.
 
     The heads that stay keep their order.
 
@@ -72,14 +75,17 @@ def prune(model: AnyTransformer, *, remove: Plan, means: Sequence[Tensor] | None
     The copy can be trained further; its ``state_dict`` fits every model that was pruned by the same plan.
 
     Args:
-        remove: for each block by name, the numbers of the heads that go.
-        means: for each block (num_heads, head_size), as by ``head_means``: what the heads that go said on average stays
-            in W_o's bias (mean ablation). Left out, it is lost with them.
+        remove: for each block by name, the numbers of the heads that go; or bool, (num_blocks, num_heads).
+        means: for each block (num_heads, head_size), as by ``found.means``: what the heads that go said on average
+            stays in W_o's bias (mean ablation). Left out, it is lost with them.
 
     Raises:
         ValueError: ``remove`` names a block or a head that does not exist, or a head twice; the message lists those
             that exist.
     """
+    if isinstance(remove, Tensor):
+        each = zip(model.blocks, remove, strict=True)
+        remove = {name: row.nonzero().flatten().tolist() for name, row in each}
     unknown = sorted(remove.keys() - model.blocks.keys())
     if unknown:
         raise ValueError(f"remove names blocks that do not exist: {unknown}; there are {list(model.blocks)}")
@@ -159,24 +165,6 @@ def _check_cut(whole: nn.Module, cut: nn.Module, gates: Tensor) -> None:
             "Its forward should give head i its own rows of W_q, W_k and W_v, and read sizes from tensors and "
             "self.num_heads, as in X.unflatten(-1, (self.num_heads, -1)) and √ of Q.shape[-1]"
         )
-
-
-def least_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
-    """Return the ``number`` least important heads by block name: a plan of heads that go.
-
-    >>> least_heads(models.shipped_model("lookups"), torch.arange(12.0).view(2, 6), number=8)
-    {'layer 0': [0, 1, 2, 3, 4, 5], 'layer 1': [0, 1]}
-
-    ``seed`` draws which of equals go.
-    """
-    if not 0 <= number <= importance.numel():
-        raise ValueError(f"number must be between 0 and {importance.numel()}, got {number}")
-    return plan_from(model, ranks(importance, seed) <= importance.numel() - number)
-
-
-def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:
-    """Convert a 0/1 mask ``kept`` (num_blocks, num_heads) to a plan: the heads that go, those with 0, by block name."""
-    return {name: (row == 0).nonzero().flatten().tolist() for name, row in zip(model.blocks, kept, strict=True)}
 
 
 def _check_heads(heads: Sequence[int], num_heads: int, what: str) -> None:

@@ -3,15 +3,16 @@
 This script measures four models in two processes. Each of them imports the script, so the call is below
 ``if __name__``:
 
-    from mha_course.heads import leave_one_out, sweep
+    from mha_course import heads
     from mha_course.models import find_task, trained
 
     def importance(seed):
         task = find_task("lookups")
-        return leave_one_out(trained(task, seed), task.held_out, task)
+        found = heads.of(trained(task, seed), task.held_out.inputs)
+        return found.leave_one_out(task.loss_on(task.held_out))
 
     if __name__ == "__main__":
-        print(sweep(importance, seeds=range(4)))
+        print(heads.sweep(importance, seeds=range(4)))
 
 On your own Dask cluster, going on where it was when it is started again, and past seeds that fail:
 ``sweep(importance, range(500), distributed.Client(address).get_executor(), folder="results", on_error="keep")``.

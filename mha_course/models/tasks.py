@@ -88,6 +88,22 @@ class Task:
         logits = self.logits(output)
         return F.cross_entropy(logits.flatten(end_dim=-2), targets.flatten(), reduction="none").view_as(targets)
 
+    def loss_on(self, batch: Batch, score: str = "loss") -> Callable[[Transformer], Tensor]:
+        """Return a loss for the measures of ``heads.of``: a function of the model that gives that of each example.
+
+        With ``score="accuracy"`` it is minus the share of right answers.
+        """
+        if score not in ("loss", "accuracy"):
+            raise ValueError(f"score must be one of loss, accuracy, got {score!r}")
+
+        def loss(model: Transformer) -> Tensor:
+            output = model(batch.inputs, batch.valid_lens)
+            if score == "loss":
+                return self.losses(output, batch.targets).reshape(len(batch), -1).mean(dim=1)
+            return -self.correct(output, batch.targets).double().mean()  # a mean of means would round equals apart
+
+        return loss
+
     def correct(self, output: Tensor, targets: Tensor) -> Tensor:
         """Return whether each answer is right, in the shape of ``targets``."""
         return self.logits(output).argmax(dim=-1) == targets

@@ -220,7 +220,7 @@ class FoundHeads(GatedHeads[M]):
         return joined(parts)
 
     def plan(
-        self, importance: Mapping[str, Tensor], remove: int | None = None, fraction: float | None = None,
+        self, importance: Mapping[str, Tensor] | Tensor, remove: int | None = None, fraction: float | None = None,
         per_layer: int | None = None, spare: int = 1, seed: int = 0,
     ) -> PlanTable:  # fmt: skip
         """Return a plan of the least important heads: those that go, by layer. It prints as a table.
@@ -228,7 +228,8 @@ class FoundHeads(GatedHeads[M]):
         Where heads share keys and values, whole groups go, by the mean importance of their heads.
 
         Args:
-            importance: by layer (num_heads,), as measures return it; layers that it lacks stay whole.
+            importance: by layer (num_heads,), as measures return it, or (num_layers, num_heads); layers that it lacks
+                stay whole.
             remove: how many heads go.
             fraction: what share of the heads goes, rounded down; in place of ``remove``.
             per_layer: how many heads of each layer go; in place of ``remove``.

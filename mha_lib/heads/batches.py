@@ -84,6 +84,8 @@ def tensors_in(part: object) -> Iterator[Tensor]:
     """Yield the tensors in a batch or a model's output: itself, or of a list, tuple, dictionary or cache."""
     if isinstance(part, Tensor):
         yield part
+    elif hasattr(part, "layers"):  # a cache of transformers, which may keep states beside keys and values
+        yield from tensors_in([vars(layer) for layer in part.layers])
     elif isinstance(part, Iterable) and not isinstance(part, str | bytes | Iterator):
         for inner in part.values() if isinstance(part, Mapping) else part:
             yield from tensors_in(inner)

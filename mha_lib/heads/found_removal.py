@@ -480,9 +480,7 @@ def _cost(model: nn.Module, example: Inputs) -> tuple[int, float]:
     parts = dict(output.items()) if isinstance(output, Mapping) else {}
     parts = parts or {"past_key_values": getattr(output, "past_key_values", None)}
     cache = parts.get("cache", parts.get("past_key_values"))  # of transformers from 5.24 on, and before
-    layers = getattr(cache, "layers", None)
-    kept = cache if layers is None else [(getattr(one, "keys", None), getattr(one, "values", None)) for one in layers]
-    return sum(X.numel() * X.element_size() for X in tensors_in(kept)), min(seconds)
+    return sum(X.numel() * X.element_size() for X in tensors_in(cache)), min(seconds)
 
 
 def _wait(model: nn.Module) -> None:

@@ -29,6 +29,11 @@ class Importance(dict[str, Tensor]):
                 rows.append((name or "the model itself", str(head), f"{value:.4g}", span))
         return "\n".join(text_table(rows))
 
+    @property
+    def table(self) -> Tensor:
+        """All of it as (num_layers, num_heads), where layers have equally many heads."""
+        return torch.stack([*self.values()])
+
     def intervals(self, level: float = 0.95, draws: int = 1000, seed: int = 0) -> dict[str, Tensor]:
         """Return the ends of each head's interval by bootstrap over examples, (num_heads, 2), by layer.
 

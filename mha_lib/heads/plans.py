@@ -32,14 +32,16 @@ class PlanTable(dict[str, list[int]]):
 
 
 def planned(
-    layers: Mapping[str, FoundLayer], importance: Mapping[str, Tensor], remove: int | None, fraction: float | None,
-    per_layer: int | None, spare: int, seed: int,
+    layers: Mapping[str, FoundLayer], importance: Mapping[str, Tensor] | Tensor, remove: int | None,
+    fraction: float | None, per_layer: int | None, spare: int, seed: int,
 ) -> PlanTable:  # fmt: skip
     """Return the plan that ``FoundHeads.plan`` describes."""
     asked = {"remove": remove, "fraction": fraction, "per_layer": per_layer}
     given = {name: value for name, value in asked.items() if value is not None}
     if len(given) != 1:
         raise ValueError(f"give one of remove=, fraction= and per_layer=, got {', '.join(given) or 'none'}")
+    if isinstance(importance, Tensor):
+        importance = dict(zip(layers, importance, strict=True))
     if unknown := sorted(importance.keys() - layers.keys()):
         raise ValueError(f"importance has unknown layers: {', '.join(unknown)}; there are {', '.join(layers)}")
     chosen = {name: layer for name, layer in layers.items() if name in importance}

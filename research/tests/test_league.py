@@ -12,9 +12,9 @@ from scipy import stats
 from mha_course.heads import coalitions
 from mha_course.heads.ablation import evaluate_all, head_grid
 from mha_course.heads.coalitions import shapley, spearman, top_k_sets
-from mha_course.heads.measures import leave_one_out, output_norm
+from mha_course.heads.measures import measured
 from mha_course.heads.planted_heads import Planted, plant_heads
-from mha_course.heads.removal import plan_from, prune
+from mha_course.heads.removal import prune
 from mha_course.models.tasks import Lookups, find_task
 from mha_course.models.training import finetune, trained
 from mha_course.models.transformer import Encoder, TokenEmbedding
@@ -63,7 +63,7 @@ def test_a_row_counted_again(result):
     task = find_task("lookups")
     model = trained(task, 0, 30, progress=False)
     seen, judged, rest = task.held_out[:4], task.held_out[4:8], task.held_out[4:]
-    importance = output_norm(model, seen, task)
+    importance = measured(model, seen, task, "output_norm")
     order = importance.flatten().argsort(descending=True)
     curve = []
     for number in range(13):
@@ -74,9 +74,9 @@ def test_a_row_counted_again(result):
     assert row["curve"] == pytest.approx(curve)
     gates = torch.zeros(12)
     gates[order[:5]] = 1
-    assert row["kept"] == pytest.approx(task.accuracy(prune(model, remove=plan_from(model, gates.view(2, 6))), rest))
+    assert row["kept"] == pytest.approx(task.accuracy(prune(model, remove=gates.view(2, 6) == 0), rest))
     for name, steps in (("tuned", 2), ("tuned_longer", 4)):
-        tuned = finetune(prune(model, remove=plan_from(model, gates.view(2, 6))), task, 0, steps, progress=False)
+        tuned = finetune(prune(model, remove=gates.view(2, 6) == 0), task, 0, steps, progress=False)
         assert row[name] == pytest.approx(task.accuracy(tuned, rest))
     assert len({row["kept"], row["tuned"], row["tuned_longer"]}) == 3
     values = evaluate_all(model, seen, task).accuracy
@@ -86,7 +86,7 @@ def test_a_row_counted_again(result):
     assert result["orders"]["Shapley, exact"]["spearman"] == pytest.approx(1)
     agreements = [stats.spearmanr(coalitions.greedy(values, draw), shapley(values)).statistic for draw in range(100)]
     assert result["orders"]["greedy"]["spearman"] == pytest.approx(sum(agreements) / 100)
-    on_training_data = output_norm(model, training_data(task, 0, 4), task)
+    on_training_data = measured(model, training_data(task, 0, 4), task, "output_norm")
     truth = evaluate_all(model, judged, task).accuracy
     assert row["training_area"] == pytest.approx(coalitions.area_under_curve(truth[top_k_sets(on_training_data)]))
     assert row["tied"] == 0
@@ -191,7 +191,7 @@ def test_a_summary_of_one_seed_has_no_deviation_and_one_of_none_is_refused():
 def test_leave_one_out_taken_again_is_the_greedy_order():
     model = encoder()
     batch = examples(model)
-    again = iterative_importance(partial(leave_one_out, score="loss"), model, batch, TASK)
+    again = iterative_importance(partial(measured, measure="leave_one_out"), model, batch, TASK)
     greedy = coalitions.greedy(-evaluate_all(model, batch, TASK).loss)
     assert again.flatten().tolist() == greedy.tolist()
 
@@ -225,7 +225,7 @@ def test_planted_controls_in_numbers():
     lookups = find_task("lookups")
     model, batch = trained(lookups, 0, 30, progress=False), lookups.held_out[:4]
     planted = plant_heads(model, batch, lookups, 0)
-    places = stats.rankdata(-output_norm(planted.model, batch, lookups)).reshape(2, 9)
+    places = stats.rankdata(-measured(planted.model, batch, lookups, "output_norm")).reshape(2, 9)
     expected = {name: [places[place] for place in heads] for name, heads in planted.controls.items()}
     assert found["ranks"]["output norm"] == expected
 

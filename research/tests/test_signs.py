@@ -10,7 +10,7 @@ from mha_course.heads import controls
 from mha_course.heads.ablation import evaluate, evaluate_all
 from mha_course.heads.coalitions import pruning_curve, shapley
 from mha_course.heads.intervals import num_prunable
-from mha_course.heads.measures import gate_gradient, integrated_gradients, leave_one_out
+from mha_course.heads.measures import measured
 from mha_course.models.tasks import find_task
 from mha_course.models.training import trained
 from research import league, signs
@@ -46,9 +46,9 @@ def test_everything_is_there_and_can_be_kept(found):
 @pytest.mark.parametrize(
     ("form", "importance"),
     [
-        (controls.SIGNED, lambda *of: gate_gradient(*of, signed=True)),
-        (controls.OF_EACH, gate_gradient),
-        (controls.OF_MEAN, lambda *of: gate_gradient(*of, signed=True).abs()),
+        (controls.SIGNED, lambda *of: measured(*of, "gate_gradient")),
+        (controls.OF_EACH, lambda *of: measured(*of, "gate_gradient", signed=False)),
+        (controls.OF_MEAN, lambda *of: measured(*of, "gate_gradient").abs()),
     ],
 )
 def test_a_form_is_cut_counted_and_compared_as_it_says(found, cut, form, importance):
@@ -59,12 +59,12 @@ def test_a_form_is_cut_counted_and_compared_as_it_says(found, cut, form, importa
     fair = shapley(evaluate_all(*model).accuracy)
     fair = fair if form == controls.SIGNED else fair.abs()
     assert row["spearman"] == pytest.approx(stats.spearmanr(order.flatten(), fair).statistic)
-    assert found["negatives"]["gate gradient"] == (gate_gradient(*model, signed=True) < 0).sum()
+    assert found["negatives"]["gate gradient"] == (measured(*model, "gate_gradient") < 0).sum()
 
 
 def test_chance_of_the_same_shape_cuts_as_many_heads_of_each_block(found, cut):
     *model, table = cut
-    order = leave_one_out(*model, score="loss")
+    order = measured(*model, "leave_one_out")
     sizes = (order.flatten().argsort(descending=True) // 6).tolist()  # the block that each place belongs to
     areas = []
     for draw in range(300):  # the same heads of each block in another order
@@ -87,5 +87,5 @@ def test_what_the_paths_add_up_to_stands_beside_what_is_due(found, cut):
     assert found["path_sums"]["due"] == pytest.approx((none - whole).item(), abs=1e-4)
     for steps in (20, 40):
         assert found["path_sums"][str(steps)] == pytest.approx(
-            integrated_gradients(model, seen, task, steps).sum().item()
+            measured(model, seen, task, "integrated_gradients", steps=steps).sum().item()
         )

@@ -2,11 +2,12 @@
 
 import itertools
 import math
+from functools import partial
 
 import torch
 from torch.nn import functional as F
 
-from mha_course.heads.measures import integrated_gradients, monte_carlo_shapley
+from mha_course.heads.measures import measured
 from mha_lib import KernelPooling, MultiHeadAttention, masked_softmax
 
 
@@ -202,5 +203,8 @@ RIGHT = {
     "choose_head": [head_by_sentences],
     "resample_pairs": [resampled_by_number],
     "excess_loss": [excess_by_cost],
-    "own_importance": [integrated_gradients, monte_carlo_shapley],
+    "own_importance": [
+        partial(measured, measure="integrated_gradients"),
+        partial(measured, measure="shapley", score="accuracy", num_orders=50),
+    ],
 }

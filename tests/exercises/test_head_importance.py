@@ -6,6 +6,7 @@ import torch
 
 from mha_course import heads
 from mha_course.exercises import head_importance, own_importance
+from mha_course.heads.measures import measured
 
 
 def test_the_truth_is_the_mean_over_orders():
@@ -26,7 +27,7 @@ def half_out(model, batch, task):
 
 
 def with_means(model, batch, task):
-    return heads.leave_one_out(model, batch, task, "mean")
+    return measured(model, batch, task, "leave_one_out", "accuracy", by="mean")
 
 
 def test_a_weak_measure_is_told_to_vary_the_other_heads_and_what_it_is_close_to():

@@ -1,7 +1,5 @@
 """Scores of many sets of heads at once, against a plain loop; ablations against heads told apart from outside."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
@@ -12,9 +10,8 @@ from mha_course.heads.ablation import (
     ablation_values,
     evaluate,
     evaluate_all,
+    found_in,
     head_grid,
-    head_means,
-    head_outputs,
     hook_heads,
     losses_without_each,
     patch_heads,
@@ -96,16 +93,6 @@ def test_all_sets_equal_a_plain_loop(name, dtype, atol):
     assert len(scores.loss.unique()) > 0.8 * len(gates)  # heads matter here
 
 
-@pytest.mark.parametrize("ablation", ["mean", "resample"])
-def test_all_sets_with_another_substitute(ablation):
-    model = encoder()
-    batch, sets = examples(model), torch.tensor([0, 5, 22, 63])
-    expected = evaluate(
-        model, batch, TASK, set_members(sets, 6).view(-1, 2, 3), ablation_values(model, batch, ablation)
-    )
-    torch.testing.assert_close(evaluate_all(model, batch, TASK, ablation).loss[sets], expected.loss)
-
-
 def test_gates_may_be_half_open_and_come_in_any_order_and_number():
     model, generator = encoder(), torch.Generator().manual_seed(2)
     batch = examples(model)
@@ -146,15 +133,6 @@ def test_a_model_is_left_as_it_was_and_judged_in_eval_mode():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_examples_without_padding():
-    model = encoder()
-    batch = replace(examples(model), valid_lens=None)
-    means = head_means(model, batch)
-    expected = [heads.mean(dim=(0, 2)) for heads in head_outputs(model, batch)]
-    assert [mean.shape for mean in means] == [(3, 2), (3, 2)]
-    torch.testing.assert_close(means, expected)
-
-
 def test_progress_is_shown_where_it_is_asked_for(capsys):
     model = encoder()
     evaluate_all(model, examples(model), TASK)
@@ -168,12 +146,6 @@ def test_gates_of_a_wrong_shape(shape):
     model = encoder()
     with pytest.raises(ValueError, match=r"gates must have shape \(num_sets, 2, 3\), got"):
         evaluate(model, examples(model), TASK, torch.ones(shape))
-
-
-def test_unknown_ablation():
-    model = encoder()
-    with pytest.raises(ValueError, match="ablation must be one of zero, mean, resample, got 'noise'"):
-        ablation_values(model, examples(model), "noise")
 
 
 def test_blocks_with_different_numbers_of_heads():
@@ -203,8 +175,11 @@ def test_heads_that_say_given_words_are_heard_and_no_others_change():
     model = encoder(num_layers=3, num_heads=2)
     batch = examples(model)
     without = torch.tensor([[0.0, 1], [1, 1], [1, 1]])
-    whole, lacking = head_outputs(model, batch), head_outputs(model, batch, without)
-    assert all(torch.equal(*pair) == (block == 0) for block, pair in enumerate(zip(whole, lacking, strict=True)))
+    found = found_in(model, batch)
+    whole = [*found.outputs().values()]
+    with found.gates(dict(zip(found.layers, without, strict=True))):
+        lacking = [*found.outputs().values()]
+    assert not any(torch.equal(*pair) for pair in zip(whole, lacking, strict=True))
 
     def output(*arguments):
         with torch.no_grad():

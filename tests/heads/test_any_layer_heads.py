@@ -6,18 +6,8 @@ from learners_layers import FixedSizes, LoopOverHeads, OfTheBook, OtherNames, Wi
 from on_device import DEVICE
 from torch import nn
 
-from mha_course.heads import (
-    confidence,
-    evaluate,
-    evaluate_all,
-    gate_gradient,
-    head_outputs,
-    integrated_gradients,
-    leave_one_out,
-    output_norm,
-    prune,
-    prune_attention,
-)
+from mha_course.heads import evaluate, prune, prune_attention
+from mha_course.heads.measures import measured
 from mha_course.models import find_task, shipped_model, with_layer
 
 TASK = find_task("lookups")
@@ -46,46 +36,29 @@ def inside(request, model):
     return renamed(model) if request.param is OtherNames else with_layer(model, request.param)
 
 
-@pytest.fixture(params=WITH_W_O, ids=lambda Layer: Layer.__name__)
-def seen(request, model):
-    return with_layer(model, request.param)
-
-
-@pytest.mark.parametrize("score", ["accuracy", "loss"])
-def test_leave_one_out(model, inside, score):
-    expected = leave_one_out(model, BATCH, TASK, score=score)
-    torch.testing.assert_close(leave_one_out(inside, BATCH, TASK, score=score), expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize(
+    ("measure", "options"),
+    [
+        ("leave_one_out", {"score": "accuracy"}),
+        ("leave_one_out", {"by": "mean"}),
+        ("leave_one_out", {"by": "resample"}),
+        ("gate_gradient", {"signed": False}),
+        ("output_norm", {}),
+        ("confidence", {}),
+    ],
+    ids=str,
+)
+def test_measures(model, inside, measure, options):
+    found, expected = (measured(one, BATCH, TASK, measure, **options) for one in (inside, model))
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("Layer", [*FOUND, LoopOverHeads], ids=lambda Layer: Layer.__name__)
-def test_evaluate_all(model, Layer):
+def test_sets_of_heads(model, Layer):
     inside = renamed(model) if Layer is OtherNames else with_layer(model, Layer)
-    few = BATCH[:2]
-    expected = evaluate_all(model, few, TASK).loss
-    torch.testing.assert_close(evaluate_all(inside, few, TASK).loss, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_gradients_of_gates(model, inside):
-    for measure in (gate_gradient, lambda *given: integrated_gradients(*given, steps=2)):
-        torch.testing.assert_close(measure(inside, BATCH, TASK), measure(model, BATCH, TASK), rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("ablation", ["mean", "resample"])
-def test_other_substitutes_than_zeros(model, seen, ablation):
-    expected = leave_one_out(model, BATCH, TASK, ablation, "loss")
-    torch.testing.assert_close(leave_one_out(seen, BATCH, TASK, ablation, "loss"), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("mask", [None, torch.tensor([[1.0, 0, 1, 0, 1, 1], [1, 1, 0, 1, 1, 0]])])
-def test_head_outputs_before_their_gates(model, seen, mask):
-    for theirs, ours in zip(head_outputs(seen, BATCH, mask), head_outputs(model, BATCH, mask), strict=True):
-        torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(output_norm(seen, BATCH, TASK), output_norm(model, BATCH, TASK), rtol=1e-4, atol=1e-5)
-
-
-def test_confidence(model, inside):
-    found = confidence(inside, BATCH, TASK)
-    torch.testing.assert_close(found, confidence(model, BATCH, TASK), rtol=1e-4, atol=1e-5)
+    gates = torch.randint(2, (40, 2, 6), generator=torch.Generator().manual_seed(0))
+    found, expected = (evaluate(one, BATCH[:2], TASK, gates).loss for one in (inside, model))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("Layer", [OfTheBook, WithoutGates, LoopOverHeads], ids=lambda Layer: Layer.__name__)
@@ -107,12 +80,10 @@ def test_heads_are_removed_from_a_learners_layer(model, Layer, plan):
 
 def test_what_a_layer_lacks_for_a_measure_is_named(model):
     other, loop = renamed(model), with_layer(model, LoopOverHeads)
-    with pytest.raises(TypeError, match=r"OtherNames must have W_o as nn.Linear; missing: W_o; there are: q_proj"):
-        head_outputs(other, BATCH)
     with pytest.raises(TypeError, match=r"LoopOverHeads must call W_o as a layer, self.W_o\(heads\)"):
-        head_outputs(loop, BATCH)
+        evaluate(loop, BATCH, TASK, torch.ones(1, 2, 6), [torch.zeros(6, 1, 8)] * 2)
     with pytest.raises(TypeError, match=r"layer 0.attention: .* the output projection must be called as a module; bl"):
-        leave_one_out(loop, BATCH, TASK)
+        measured(loop, BATCH, TASK, "leave_one_out")
     with pytest.raises(TypeError, match=r"OtherNames must have W_o as nn.Linear"):
         prune(other, remove={"layer 0": [1]})
 
@@ -121,7 +92,7 @@ def test_a_layer_that_does_not_say_how_many_heads_it_has_is_named(model):
     inside = with_layer(model, OfTheBook)
     del inside.attentions[1].num_heads
     with pytest.raises(TypeError, match=r"OfTheBook must have num_heads: store it in __init__, self.num_heads"):
-        leave_one_out(inside, BATCH, TASK)
+        measured(inside, BATCH, TASK, "leave_one_out")
 
 
 def test_a_layer_that_would_compute_something_else_without_heads_is_not_cut(model):

@@ -8,7 +8,6 @@ import torch
 from scipy import stats
 
 from mha_course.heads.coalitions import (
-    area_under_curve,
     best_sets,
     block_mean_baseline,
     greedy,
@@ -55,10 +54,6 @@ def test_best_worst_and_mean_of_every_size():
         assert best_sets(values)[size] == max(of_size, key=lambda s: values[s])
         assert worst_sets(values)[size] == min(of_size, key=lambda s: values[s])
         torch.testing.assert_close(random_pruning_curve(values)[size], values[of_size].mean())
-
-
-def test_heads_in_a_set():
-    assert set_members(torch.tensor([0, 5]), 3).tolist() == [[False] * 3, [True, False, True]]
 
 
 WITH_EQUALS = torch.tensor([[0.5, 0.9, -1.0], [0.5, 2.0, 0.5]])
@@ -136,10 +131,6 @@ def test_orders_shuffled_in_their_blocks_cut_as_many_heads_of_each_at_every_size
     firsts = torch.stack([other.argmax(dim=1) for other in others])
     assert all(len(column.unique()) == 5 for column in firsts.T)  # any head of a block may come first
     assert torch.equal(others[0], permute_within_blocks(importance, 0))
-
-
-def test_area_is_the_mean_of_the_curve():
-    assert area_under_curve(torch.tensor([0.0, 0.5, 1.0])) == 0.5
 
 
 def test_spearman_equals_scipy_with_and_without_ties():

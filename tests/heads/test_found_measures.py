@@ -9,6 +9,7 @@ from head_models import TASK, encoder, examples
 from on_device import DEVICE
 
 from mha_course import heads
+from mha_course.heads.measures import measured
 from mha_lib.heads.importance import Importance
 
 
@@ -39,7 +40,7 @@ def close(first, second):
 @pytest.mark.parametrize("by", ["zero", "mean"])
 def test_leave_one_out_over_batches_is_the_librarys(by):
     model, batch, found, loss = made()
-    expected = heads.leave_one_out(model, batch, TASK, by, score="loss").cpu()
+    expected = measured(model, batch, TASK, "leave_one_out", by=by).cpu()
     costs = found.leave_one_out(loss, loader(batch), by)
     close(stacked(costs), expected)
     close(stacked(found.leave_one_out(lambda model, part: loss(model, part).mean(), loader(batch), by)), expected)
@@ -66,7 +67,7 @@ def test_means_are_those_of_the_batches_and_give_way_to_others():
 @pytest.mark.parametrize("sizes", [(4, 2), (1,) * 6, (6,)])
 def test_resampling_takes_the_next_example_across_batches(sizes):
     model, batch, found, loss = made()
-    expected = heads.leave_one_out(model, batch, TASK, "resample", score="loss").cpu()
+    expected = measured(model, batch, TASK, "leave_one_out", by="resample").cpu()
     close(stacked(found.leave_one_out(loss, loader(batch, sizes), "resample")), expected)
     with pytest.raises(ValueError, match="by='resample' takes the next example, and there is one alone"):
         found.leave_one_out(loss, loader(batch, (1, 5))[:1], "resample")
@@ -139,13 +140,13 @@ def test_measures_take_means_that_leave_padding_out():
 @pytest.mark.parametrize("signed", [True, False])
 def test_gate_gradients_over_batches_are_the_librarys(signed):
     model, batch, found, loss = made()
-    expected = heads.gate_gradient(model, batch, TASK, signed=signed).cpu()
+    expected = measured(model, batch, TASK, "gate_gradient", signed=signed).cpu()
     close(stacked(found.gate_gradient(loss, loader(batch), signed=signed)), expected)
     mean = lambda model, part: loss(model, part).mean()  # noqa: E731
     close(stacked(found.gate_gradient(mean, loader(batch), signed=signed)), expected)
     one = lambda model: mean(model, loader(batch, 6)[0])  # noqa: E731
     close(stacked(found.gate_gradient(one, signed=signed)), expected)
-    expected = heads.integrated_gradients(model, batch, TASK, steps=3, signed=signed).cpu()
+    expected = measured(model, batch, TASK, "integrated_gradients", steps=3, signed=signed).cpu()
     close(stacked(found.integrated_gradients(loss, loader(batch), signed=signed, steps=3)), expected)
 
 
@@ -175,7 +176,7 @@ def test_early_layers_are_computed_once_and_what_is_written_into_is_not_reused()
     def loss(model, batch):
         return TASK.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean(dim=1)
 
-    expected = heads.leave_one_out(model, batch, TASK, score="loss").cpu()
+    expected = measured(model, batch, TASK, "leave_one_out").cpu()
     counts.clear()
     close(stacked(found.leave_one_out(loss, [batch])), expected)
     once = 2 + 1  # with all heads; and once more from the last layer on, to compare

@@ -8,7 +8,6 @@ from head_models import TASK, encoder, examples
 from on_device import DEVICE
 
 from mha_course import heads
-from mha_course.heads.ablation import head_outputs
 from mha_course.heads.interactions import direct_effects, frozen_downstream_costs, most_redundant_pair
 from mha_course.models import find_task, shipped_model
 
@@ -87,7 +86,10 @@ def test_a_head_is_heard_by_all_later_heads_together_and_by_each_in_part():
 
     gone = torch.ones(3, 2)
     gone[0, 1] = 0
-    whole, lacking = head_outputs(model, batch), head_outputs(model, batch, gone)
+    in_model = heads.of(model, batch.inputs, batch.valid_lens)
+    whole = [*in_model.outputs().values()]
+    with in_model.ablated({next(iter(in_model.layers)): [1]}):
+        lacking = [*in_model.outputs().values()]
     for listeners in ([(1, 0)], later):
         found = direct_effects(model, batch, TASK, (0, 1), listeners)
         torch.testing.assert_close(found["whole"], losses())

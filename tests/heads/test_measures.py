@@ -1,4 +1,4 @@
-"""Each measure against its formula written as a plain loop."""
+"""Each measure of a task's loss or of maps against its formula written as a plain loop."""
 
 import math
 from dataclasses import replace
@@ -7,23 +7,14 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
-from mha_course.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
-from mha_course.heads.coalitions import shapley
-from mha_course.heads.measures import (
-    completeness_residual,
-    confidence,
-    gate_gradient,
-    integrated_gradients,
-    leave_one_out,
-    monte_carlo_shapley,
-    negative_entropy,
-    output_norm,
-)
+from mha_course.heads.ablation import ablation_values, evaluate, head_grid
+from mha_course.heads.measures import measured
 
 MODELS = {"encoder": encoder, "decoder": encoder_decoder}
-ALL = [
-    leave_one_out, gate_gradient, integrated_gradients, confidence, negative_entropy, output_norm, monte_carlo_shapley
-]  # fmt: skip
+MEASURES = {
+    "leave_one_out": {}, "gate_gradient": {}, "integrated_gradients": {"steps": 2}, "confidence": {}, "entropy": {},
+    "output_norm": {}, "shapley": {"num_orders": 3},
+}  # fmt: skip
 
 
 @pytest.fixture(params=MODELS)
@@ -61,24 +52,20 @@ def without(kept, block, head):
     return kept
 
 
-@pytest.mark.parametrize("some_gone", [False, True])
-def test_leave_one_out_equals_a_plain_loop(model, batch, kept, some_gone):
-    given = kept if some_gone else None
-    kept = kept if some_gone else torch.ones_like(kept)
+def test_leave_one_out_equals_a_plain_loop(model, batch, kept):
+    for given, there in ((None, torch.ones_like(kept)), (kept, kept)):
 
-    def drop(block, head):
-        return TASK.accuracy(model, batch, kept) - TASK.accuracy(model, batch, without(kept, block, head))
+        def drop(block, head, there=there):
+            return TASK.accuracy(model, batch, there) - TASK.accuracy(model, batch, without(there, block, head))
 
-    def rise(block, head):
-        with torch.no_grad():
-            return mean_loss(model, batch, without(kept, block, head)) - mean_loss(model, batch, kept)
+        def rise(block, head, there=there):
+            with torch.no_grad():
+                return mean_loss(model, batch, without(there, block, head)) - mean_loss(model, batch, there)
 
-    torch.testing.assert_close(
-        leave_one_out(model, batch, TASK, kept=given), values_of_heads(model, drop), rtol=0, atol=1e-12
-    )
-    torch.testing.assert_close(
-        leave_one_out(model, batch, TASK, score="loss", kept=given), values_of_heads(model, rise)
-    )
+        by_accuracy = measured(model, batch, TASK, "leave_one_out", "accuracy", kept=given)
+        torch.testing.assert_close(by_accuracy, values_of_heads(model, drop), rtol=0, atol=1e-12)
+        by_loss = measured(model, batch, TASK, "leave_one_out", kept=given)
+        torch.testing.assert_close(by_loss, values_of_heads(model, rise))
 
 
 @pytest.mark.parametrize("ablation", ["mean", "resample"])
@@ -91,119 +78,53 @@ def test_leave_one_out_ablates_as_it_is_told(model, batch, ablation):
         whole, ablated = evaluate(model, batch, TASK, settings, substitutes).loss
         return ablated - whole
 
-    measured = leave_one_out(model, batch, TASK, ablation, "loss")
-    torch.testing.assert_close(measured, values_of_heads(model, rise))
-    assert not torch.allclose(measured, leave_one_out(model, batch, TASK, score="loss"))
+    found = measured(model, batch, TASK, "leave_one_out", by=ablation)
+    torch.testing.assert_close(found, values_of_heads(model, rise))
+    assert not torch.allclose(found, measured(model, batch, TASK, "leave_one_out"))
 
 
-def gradients_one_by_one(model, batch, gates):
-    found = []
-    for number in range(len(batch)):
-        own = gates.clone().requires_grad_()
-        mean_loss(model, batch[number : number + 1], own).backward()
-        found.append(own.grad)
-    return torch.stack(found)
+def test_gradients_equal_one_example_at_a_time_and_the_path_its_midpoints(model, batch, kept):
+    def one_by_one(gates):
+        found = []
+        for number in range(len(batch)):
+            own = gates.clone().requires_grad_()
+            mean_loss(model, batch[number : number + 1], own).backward()
+            found.append(own.grad)
+        return torch.stack(found)
+
+    for name, points, options in (
+        ("gate_gradient", [1.0], {}), ("integrated_gradients", [0.25, 0.75], {"steps": 2})
+    ):  # fmt: skip
+        for there in (torch.ones_like(kept), kept):
+            each = -sum(one_by_one(point * there) for point in points) / len(points)
+            for signed, expected in ((True, each.mean(dim=0)), (False, each.abs().mean(dim=0))):
+                found = measured(model, batch, TASK, name, kept=there, signed=signed, **options)
+                torch.testing.assert_close(found, expected * there)
 
 
-def test_gate_gradient_equals_one_example_at_a_time(model, batch, kept):
-    expected = gradients_one_by_one(model, batch, torch.ones_like(kept)).abs().mean(dim=0)
-    torch.testing.assert_close(gate_gradient(model, batch, TASK), expected)
-    norms = expected.square().sum(dim=1, keepdim=True).sqrt()
-    torch.testing.assert_close(gate_gradient(model, batch, TASK, normalise=True), expected / norms)
-    expected = gradients_one_by_one(model, batch, kept).abs().mean(dim=0) * kept
-    torch.testing.assert_close(gate_gradient(model, batch, TASK, kept=kept), expected)
+def test_measures_of_maps_are_means_over_queries_that_are_no_padding(model, batch):
+    def over_real_queries(of_row):
+        def mean(block, head):
+            weights = model.attention_weights[block][:, head]
+            padded = list(model.blocks)[block] not in ("decoder", "cross")
+            rows = [
+                of_row(row[row > 0])
+                for example, length in zip(weights, batch.valid_lens.tolist(), strict=True)
+                for row in (example[:length] if padded else example)
+            ]
+            return sum(rows) / len(rows)
 
+        with torch.no_grad():
+            model(batch.inputs, batch.valid_lens)
+        return values_of_heads(model, mean)
 
-def test_a_gate_gradient_with_its_sign_guesses_what_a_slightly_closed_gate_costs(model, batch, kept):
-    def cost(block, head):
-        closed = without(kept, block, head)
-        little = kept + 1e-6 * (closed - kept)
-        return (mean_loss(model, batch, little) - mean_loss(model, batch, kept)) / 1e-6
-
-    with torch.no_grad():
-        expected = values_of_heads(model, cost)
-    found = gate_gradient(model, batch, TASK, kept=kept, signed=True)
-    assert (found < 0).any() and (found > 0).any()
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
-
-
-def test_a_path_gradient_without_sign_counts_each_example(model, batch, kept):
-    middles = (0.25, 0.75)
-    each = -sum(gradients_one_by_one(model, batch, middle * kept) for middle in middles) / len(middles)
-    for signed, expected in ((True, each.mean(dim=0)), (False, each.abs().mean(dim=0))):
-        found = integrated_gradients(model, batch, TASK, steps=2, kept=kept, signed=signed)
-        torch.testing.assert_close(found, expected * kept)
-
-
-@pytest.mark.parametrize("some_gone", [False, True])
-def test_path_gradient_equals_differences_along_the_path(model, batch, kept, some_gone):
-    end, width = kept if some_gone else torch.ones_like(kept), 1e-6
-
-    def attribution(block, head):
-        total = 0.0
-        for middle in (0.125, 0.375, 0.625, 0.875):
-            step = width * (end - without(end, block, head))
-            total -= mean_loss(model, batch, middle * end + step) - mean_loss(model, batch, middle * end - step)
-        return total / (2 * width) / 4
-
-    with torch.no_grad():
-        expected = values_of_heads(model, attribution)
-    found = integrated_gradients(model, batch, TASK, steps=4, kept=kept if some_gone else None)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
-
-
-def test_what_path_gradients_lack_of_the_loss_that_all_heads_take_away(model, batch):
-    found = integrated_gradients(model, batch, TASK, steps=2)
-    with torch.no_grad():
-        due = mean_loss(model, batch, torch.zeros(head_grid(model))) - mean_loss(model, batch, None)
-    lacking = completeness_residual(found, model, batch, TASK)
-    assert lacking == pytest.approx((due - found.sum()).item(), abs=1e-6) and abs(lacking) > 1e-3
-    many = integrated_gradients(model, batch, TASK, steps=60)
-    assert abs(completeness_residual(many, model, batch, TASK)) < abs(lacking) / 2
-
-
-def over_real_queries(model, batch, of_row):
-    """Mean of ``of_row(weights of one query)`` over all queries that are no padding, for each head."""
-    with torch.no_grad():
-        model(batch.inputs, batch.valid_lens)
-
-    def mean(block, head):
-        weights = model.attention_weights[block][:, head]
-        padded = list(model.blocks)[block] not in ("decoder", "cross")
-        rows = [
-            of_row(row[row > 0])
-            for example, length in zip(weights, batch.valid_lens.tolist(), strict=True)
-            for row in (example[:length] if padded else example)
-        ]
-        return sum(rows) / len(rows)
-
-    return values_of_heads(model, mean)
-
-
-def test_confidence_is_the_mean_largest_weight(model, batch):
-    torch.testing.assert_close(confidence(model, batch, TASK), over_real_queries(model, batch, max))
-
-
-def test_confidence_does_not_count_positions_that_are_left_out(model, batch):
-    expected = over_real_queries(model, batch, lambda row: max([*row[1:3], *row[4:]], default=0))
-    torch.testing.assert_close(confidence(model, batch, TASK, leave_out=(0, 3)), expected)
+    entropies = over_real_queries(lambda row: sum(weight * math.log(weight) for weight in row))
+    torch.testing.assert_close(measured(model, batch, TASK, "entropy"), entropies)
+    torch.testing.assert_close(measured(model, batch, TASK, "confidence"), over_real_queries(max))
+    some = over_real_queries(lambda row: max([*row[1:3], *row[4:]], default=0))
+    torch.testing.assert_close(measured(model, batch, TASK, "confidence", ignore=(0, 3)), some)
     with pytest.raises(ValueError, match=r"ignore must hold positions from 0 to \d+, got \[99\]"):
-        confidence(model, batch, TASK, leave_out=(0, 99))
-
-
-def test_entropy_is_that_of_the_weights(model, batch):
-    expected = over_real_queries(model, batch, lambda row: sum(weight * math.log(weight) for weight in row))
-    torch.testing.assert_close(negative_entropy(model, batch, TASK), expected)
-
-
-def test_a_head_that_looks_everywhere_alike():
-    model = encoder()
-    batch = replace(examples(model), valid_lens=None)
-    torch.nn.init.zeros_(model.attentions[1].W_q.weight)
-    torch.nn.init.zeros_(model.attentions[1].W_q.bias)
-    expected = torch.full((3,), 1 / 7, dtype=torch.float64)
-    torch.testing.assert_close(confidence(model, batch, TASK)[1], expected)
-    torch.testing.assert_close(negative_entropy(model, batch, TASK)[1], expected.log())
+        measured(model, batch, TASK, "confidence", ignore=(0, 99))
 
 
 def test_output_norm_is_what_a_head_adds():
@@ -219,36 +140,31 @@ def test_output_norm_is_what_a_head_adds():
             nothing = layer(X, X, X, lengths, torch.zeros(3, dtype=torch.float64))
             added = [layer(X, X, X, lengths, gates) - nothing for gates in torch.eye(3, dtype=torch.float64)]
             expected = torch.stack([one[real].norm(dim=-1).mean() for one in added])
-            torch.testing.assert_close(output_norm(model, batch, TASK)[block], expected)
+            torch.testing.assert_close(measured(model, batch, TASK, "output_norm")[block], expected)
 
 
-@pytest.mark.parametrize("score", ["accuracy", "loss"])
-def test_monte_carlo_comes_close_to_the_exact_values(model, batch, score):
-    scores = evaluate_all(model, batch, TASK)
-    exact = shapley(scores.accuracy if score == "accuracy" else -scores.loss).view(head_grid(model))
-    sampled = monte_carlo_shapley(model, batch, TASK, num_orders=3000, score=score)
-    torch.testing.assert_close(sampled, exact, rtol=0, atol=0.02)
-
-
-@pytest.mark.parametrize("measure", ALL)
+@pytest.mark.parametrize("measure", MEASURES)
 def test_a_measure_has_the_shape_of_the_heads_and_leaves_no_trace(measure, model, batch):
     model.train()
-    importance = measure(model.float(), batch, TASK)
+    importance = measured(model.float(), batch, TASK, measure, **MEASURES[measure])
     assert (tuple(importance.shape), importance.dtype) == (head_grid(model), torch.float64)
     assert not importance.requires_grad and importance.isfinite().all()
     assert model.training and all(parameter.grad is None for parameter in model.parameters())
     assert not any(module._forward_hooks for module in model.modules())
 
 
-@pytest.mark.parametrize("measure", [leave_one_out, gate_gradient, integrated_gradients])
-def test_kept_must_fit_the_model(measure):
+def test_what_does_not_fit_is_named():
     model = encoder()
     with pytest.raises(ValueError, match=r"kept must have shape \(2, 3\), got \(3, 2\)"):
-        measure(model, examples(model), TASK, kept=torch.ones(3, 2))
+        measured(model, examples(model), TASK, "entropy", kept=torch.ones(3, 2))
+    with pytest.raises(ValueError, match="score must be one of loss, accuracy, got 'bleu'"):
+        measured(model, examples(model), TASK, "leave_one_out", "bleu")
 
 
-@pytest.mark.parametrize("measure", [leave_one_out, monte_carlo_shapley])
-def test_unknown_score(measure):
+def test_a_model_without_padding():
     model = encoder()
-    with pytest.raises(ValueError, match="score must be one of accuracy, loss, got 'bleu'"):
-        measure(model, examples(model), TASK, score="bleu")
+    batch = replace(examples(model), valid_lens=None)
+    torch.nn.init.zeros_(model.attentions[1].W_q.weight)
+    torch.nn.init.zeros_(model.attentions[1].W_q.bias)
+    expected = torch.full((3,), 1 / 7, dtype=torch.float64)
+    torch.testing.assert_close(measured(model, batch, TASK, "confidence")[1], expected)

@@ -11,25 +11,17 @@ from test_found_measures import loader, made, stacked
 from test_found_removal import made as grouped
 
 from mha_course import heads
-from mha_course.heads.measures import confidence, negative_entropy, output_norm
+from mha_course.heads.measures import measured
 
 
 def close(first, second):
     torch.testing.assert_close(first, second, rtol=0, atol=1e-7)  # maps are float32
 
 
-def test_measures_of_maps_and_outputs_are_the_librarys():
+def test_measures_of_maps_and_outputs_over_batches_are_those_of_all_examples():
     model, batch, found, loss = made()
-    for ours, theirs in (
-        (found.entropy, negative_entropy),
-        (found.output_norm, output_norm),
-        (found.confidence, confidence),
-    ):
-        close(stacked(ours(loss, loader(batch))), theirs(model, batch, TASK).cpu())
-    close(stacked(found.entropy()), negative_entropy(model, batch, TASK).cpu())
-    close(stacked(found.confidence(ignore=[0])), confidence(model, batch, TASK, leave_out=[0]).cpu())
-    with pytest.raises(ValueError, match=r"ignore must hold positions from 0 to 6, got \[7\]"):
-        found.confidence(ignore=[7])
+    for measure in ("entropy", "output_norm", "confidence"):
+        close(stacked(getattr(found, measure)(loss, loader(batch))), measured(model, batch, TASK, measure).cpu())
 
 
 def test_shapley_values_are_those_of_all_sets_and_orders_come_close():
@@ -59,6 +51,7 @@ def test_a_plan_takes_the_least_important_heads_and_prints():
     assert found.plan(importance, remove=4, spare=0) == {first: [1], second: [0, 1, 2]}
     assert found.plan(importance, per_layer=1) == {first: [1], second: [1]}
     assert found.plan({second: importance[second]}, remove=1) == {second: [1]}
+    assert found.plan(torch.stack([*importance.values()]), remove=3) == plan  # a table
     lines = repr(plan).splitlines()
     assert lines[0].startswith("layer  ") and re.split("  +", lines[2]) == [second, "1, 2", "0"]
     assert lines[-1] == "3 of 6 heads go"

@@ -5,17 +5,11 @@ import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 from second_device import AWAY, pretend
 
+from mha_course import heads
 from mha_course.heads import coalitions
 from mha_course.heads.ablation import evaluate_all, losses_without_each
-from mha_course.heads.measures import (
-    confidence,
-    gate_gradient,
-    integrated_gradients,
-    leave_one_out,
-    negative_entropy,
-    output_norm,
-)
-from mha_course.heads.removal import least_heads, prune
+from mha_course.heads.measures import measured
+from mha_course.heads.removal import prune
 from mha_course.models.training import training_loop
 from mha_lib import MultiHeadAttention
 
@@ -68,14 +62,13 @@ def test_measures_exact_values_and_a_cut():
         model = encoder(num_layers=2, num_heads=2)
         batch = examples(model).to(device)
         model.to(device)
-        measures = leave_one_out, gate_gradient, integrated_gradients, confidence, negative_entropy, output_norm
-        found = [measure(model, batch, TASK) for measure in measures]
-        found += [leave_one_out(model, batch, TASK, ablation, "loss") for ablation in ("mean", "resample")]
-        found.append(gate_gradient(model, batch, TASK, normalise=True))
+        measures = "leave_one_out", "gate_gradient", "integrated_gradients", "confidence", "entropy", "output_norm"
+        found = [measured(model, batch, TASK, measure) for measure in measures]
+        found += [measured(model, batch, TASK, "leave_one_out", by=ablation) for ablation in ("mean", "resample")]
         found.append(losses_without_each(model, batch, TASK))
         values = evaluate_all(model, batch, TASK).accuracy
         found += [coalitions.shapley(values), coalitions.greedy(values), coalitions.pruning_curve(values, found[0])]
-        pruned = prune(model, remove=least_heads(model, found[1], 2))
+        pruned = prune(model, remove=heads.ranks(found[1]) > 2)
         return *found, pruned(batch.inputs, batch.valid_lens)
 
     both(compute)

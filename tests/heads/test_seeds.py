@@ -13,7 +13,8 @@ import pytest
 import torch
 from distributed import Client, KilledWorker, LocalCluster
 
-from mha_course.heads import leave_one_out, seeds, sweep, table
+from mha_course import heads
+from mha_course.heads import seeds, sweep, table
 from mha_course.heads.seeds import Results
 from mha_course.models import find_task, trained
 
@@ -47,7 +48,8 @@ def test_any_function_on_any_executor_in_the_order_of_the_seeds(executor):
 def test_the_script_in_the_docstring_gives_on_processes_what_a_plain_loop_gives(tmp_path):
     code = "\n".join(line[4:] for line in seeds.__doc__.splitlines() if line.startswith("    "))
     for long, short in (
-        ("seed), task.held_out", "seed, 2, progress=False), task.held_out[:8]"),
+        ("seed), task.held_out.inputs", "seed, 2, progress=False), task.held_out[:8].inputs"),
+        ("loss_on(task.held_out)", "loss_on(task.held_out[:8])"),
         ("range(4)", "[5, 2]"),
     ):
         assert code.count(long) == 1
@@ -56,7 +58,8 @@ def test_the_script_in_the_docstring_gives_on_processes_what_a_plain_loop_gives(
     ended = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True)
     task = find_task("lookups")
     models = [trained(task, seed, 2, progress=False) for seed in (5, 2)]
-    expected = [leave_one_out(model, task.held_out[:8], task) for model in models]
+    few = task.held_out[:8]
+    expected = [heads.of(model, few.inputs).leave_one_out(task.loss_on(few)) for model in models]
     assert ended.stdout == f"{expected}\n", ended.stderr
 
 

@@ -7,8 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from fresh_process import run
 
+from mha_course import heads
+from mha_course.models import find_task, shipped_model
 from mha_lib import old_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,6 +122,43 @@ def test_without_the_course_the_library_works(without_course):
 def test_all_that_is_said_to_have_moved_is_there():
     script = "\n".join(f"from mha_course.{room} import {', '.join(names)}" for room, names in old_names.GONE.items())
     assert run(script) == ("", "")
+
+
+def test_measures_by_their_old_names_give_what_the_methods_give():
+    task, model = find_task("lookups"), shipped_model("lookups")
+    batch = task.held_out[:16]
+    found, loss, score = heads.of(model, batch.inputs), task.loss_on(batch), task.loss_on(batch, "accuracy")
+    for name, options, expected in (
+        ("leave_one_out", {}, found.leave_one_out(score)),
+        ("leave_one_out", {"ablation": "mean", "score": "loss"}, found.leave_one_out(loss, by="mean")),
+        ("gate_gradient", {}, found.gate_gradient(loss, signed=False)),
+        ("integrated_gradients", {"steps": 2}, found.integrated_gradients(loss, steps=2)),
+        ("monte_carlo_shapley", {"num_orders": 2}, found.shapley(score, num_orders=2)),
+        ("confidence", {"leave_out": [0]}, found.confidence(ignore=[0])),
+        ("negative_entropy", {}, found.entropy()),
+        ("output_norm", {}, found.output_norm()),
+    ):
+        with pytest.warns(
+            FutureWarning, match=r"write `heads\.of\(model, batch\.inputs\)\.\w+`: it is a method now"
+        ) as told:
+            got = getattr(heads, name)(model, batch, task, **options)
+        assert told[0].filename == __file__
+        torch.testing.assert_close(got, expected.table)
+    with pytest.warns(FutureWarning):
+        outputs = heads.head_outputs(model, batch)
+    assert all(map(torch.equal, outputs, found.outputs().values()))
+    assert heads.least_heads(model, got, 3) == {
+        name: found.plan(got, remove=3, spare=0).get(f"blocks.{name}.attention", []) for name in model.blocks
+    }
+    path = found.integrated_gradients(loss, steps=2).table
+    none, full = heads.evaluate(model, batch, task, torch.tensor([0.0, 1.0])[:, None, None].expand(2, 2, 6)).loss
+    assert heads.completeness_residual(path, model, batch, task) == pytest.approx((none - full - path.sum()).item())
+    gradient = found.gate_gradient(loss, signed=False).table
+    with pytest.warns(FutureWarning):
+        normalised = heads.gate_gradient(model, batch, task, normalise=True)
+    torch.testing.assert_close(normalised, gradient / gradient.norm(dim=1, keepdim=True))
+    with pytest.raises(AttributeError, match=r"module 'mha_course\.heads' has no attribute 'no_such_name'"):
+        heads.no_such_name  # noqa: B018
 
 
 def test_what_a_learner_has_predicted_solved_and_written_is_found_by_old_names_and_new(tmp_path):
