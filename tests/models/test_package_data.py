@@ -16,6 +16,7 @@ OF_THE_PROJECT = {"pyproject.toml", "README.md", "LICENSE"}  # beside the code, 
 READERS = {  # a file of the library, and what reads it
     **{f"heads/results/{name}.json": f"load_results('{name}')" for name in COMMANDS},
     "models/sentences/maps.safetensors": "pretrained.kept_maps()",
+    "models/sentences/layer_1.safetensors": "kept_layer.kept_layer()",
     "models/weights/figures.json": "shipped.shipped_figures('dates')",
     "models/weights/neighbours.safetensors": "heads_needed.accuracy_by_seed()",
     "models/weights/dates.safetensors": "shipped.shipped_model('dates')",
@@ -24,7 +25,7 @@ SCRIPT = """
 import sys; sys.path.insert(0, {folder!r})
 import mha_course, mha_lib
 from mha_course.heads import load_results
-from mha_course.models import heads_needed, pretrained, shipped
+from mha_course.models import heads_needed, kept_layer, pretrained, shipped
 assert {{mha_course.__file__.startswith({folder!r}), mha_lib.__file__.startswith({folder!r})}} == {{True}}
 for path, call in {readers!r}.items():
     try:

@@ -17,6 +17,8 @@ SHOWN = {cell.source: "\n".join(map(text_of_output, cell.outputs)) for cell in c
 CLAIMS = {  # words of the text → what an output must hold
     "Here *queen* receives 0.46": "queen 0.46",
     "(0.92, 0.97, 0.01), a female person": "she receives [0.92, 0.97, 0.01]",
+    "*Queen* receives 0.46 in the first sentence": "she was late {'queen': 0.46, 'waiter': 0.07}",
+    "0.34 at its new position, where *waiter* was before": "she was late {'queen': 0.34, 'waiter': 0.09}",
     "One head names both letters for about a fifth": "one head: both letters right for 0.2",
     "Only 0.145 of the answers are still right": "right answers: 0.145\nwithout any head: 0.13",
     "0.96 at four. After that leave-one-out is lower. With eight heads removed it has 0.63": "leave-one-out 0.63",
