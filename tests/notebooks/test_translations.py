@@ -20,6 +20,7 @@ from mha_course.checking.verdict import Verdict
 from mha_course.checking.wording import as_sentence
 from mha_course.exercises import whole_layer
 from mha_course.language import tr
+from mha_course.models.kept_layer import SENTENCES
 from tools import code_messages, first_cell, fonts, glossary, translations
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage
@@ -84,9 +85,7 @@ def test_a_notebook_computes_what_the_english_does_and_its_links_lead_somewhere(
             assert list(checks.links_resolve(notebook, path)) == []
 
 
-QUOTED = re.compile(
-    r"(?i)the queen thanked the old quiet waiter because she was late|`[^`]*`|\w+(-\w+)+|Run All Above Selected Cell"
-)
+QUOTED = re.compile(rf"(?i){'|'.join(SENTENCES)}|`[^`]*`|\w+(-\w+)+|Run All Above Selected Cell")
 ENGLISH_WORDS = re.compile(r"\b(the|of|is|are|was|with|and|for|that|which|this|not|from|has|have|its|one|all)\b")
 
 
