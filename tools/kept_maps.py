@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import save
 
 import mha_course
-from mha_course.models import kept_layer
+from mha_course.models.kept_layer import FILE, KEPT_LAYER
+from mha_course.models.kept_layer import SENTENCES as OF_LAYER
 from mha_course.models.pretrained import PACKAGE, MiniLM, minilm
 from mha_course.models.threads import single_thread
 
@@ -38,7 +39,7 @@ def main() -> None:
         kept = [model.maps(sentence) for sentence in SENTENCES]
         layer = layer_with_inputs(model)
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER.parents[1] / kept_layer.FILE).write_bytes(save(layer))
+    (FOLDER.parents[1] / FILE).write_bytes(save(layer))
     maps = {str(number): in_255ths(one.weights) for number, one in enumerate(kept)}
     (FOLDER / "maps.safetensors").write_bytes(save(maps))
     sha256 = PACKAGE.sha256["model/model.safetensors"]
@@ -56,9 +57,9 @@ def main() -> None:
 @torch.no_grad()
 def layer_with_inputs(model: MiniLM) -> dict[str, torch.Tensor]:
     """Return the parameters of the layer that is kept, and its input (n, 384) for each sentence, in half precision."""
-    block = model.blocks[f"layer {kept_layer.KEPT_LAYER}"]
+    block = model.blocks[f"layer {KEPT_LAYER}"]
     kept = {f"attention.{name}": part for name, part in block.attention.state_dict().items()}
-    for number, sentence in enumerate(kept_layer.SENTENCES):
+    for number, sentence in enumerate(OF_LAYER):
         ids, _ = model.tokenize([sentence])
         with block.attention.register_forward_pre_hook(
             lambda _, inputs, name=str(number): kept.update({name: inputs[0][0]})

@@ -3,6 +3,7 @@
 from mha_course.models.grouped import to_grouped
 from mha_course.models.hugging_face import load_transformers, smollm2_of_transformers
 from mha_course.models.induction import AttentionOnly, BirthRun, repeat_loss, train_on_repeats
+from mha_course.models.kept_layer import KeptLayer, kept_layer
 from mha_course.models.neighbours import NeighboursRun, train_neighbours
 from mha_course.models.one_head import OneHeadRun, train_one_head
 from mha_course.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
@@ -14,11 +15,11 @@ from mha_course.models.transformer import Encoder, EncoderDecoder, Transformer
 from mha_course.models.with_layer import with_layer
 
 __all__ = [
-    "TASKS", "AttentionOnly", "Batch", "BirthRun", "Encoder", "EncoderDecoder", "NeighboursRun", "OneHeadRun",
-    "RecurrentEncoderDecoder", "Task", "Transformer", "find_task", "finetune", "fit", "fit_recurrent",
-    "load_transformers", "repeat_loss", "right_words", "shipped_figures", "shipped_model", "shipped_recurrent",
-    "smollm2_of_transformers", "to_grouped", "to_images", "to_patches", "torch_decoder_layer", "torch_encoder_layer",
-    "train_neighbours", "train_on_repeats", "train_one_head", "trained", "with_layer",
+    "TASKS", "AttentionOnly", "Batch", "BirthRun", "Encoder", "EncoderDecoder", "KeptLayer", "NeighboursRun",
+    "OneHeadRun", "RecurrentEncoderDecoder", "Task", "Transformer", "find_task", "finetune", "fit", "fit_recurrent",
+    "kept_layer", "load_transformers", "repeat_loss", "right_words", "shipped_figures", "shipped_model",
+    "shipped_recurrent", "smollm2_of_transformers", "to_grouped", "to_images", "to_patches", "torch_decoder_layer",
+    "torch_encoder_layer", "train_neighbours", "train_on_repeats", "train_one_head", "trained", "with_layer",
 ]  # fmt: skip
 
 

@@ -240,8 +240,6 @@ MISTAKES = """
         in_blocks(scores, valid, 16, 1, 0) || in_blocks(scores, valid, 64, 0, 0) || in_blocks(scores, valid, 64, 0, 1)
         || in_blocks(scores, valid, 64, 1, 0) => The softmax reads keys in blocks, and does not correct its sums when a
         larger score comes.
-    weights @ V -> weights.mT @ V => The weights are transposed before they meet the values.
-    weights @ V -> weights[:, :1] @ V => All heads use the weights of the first head.
     weights @ V -> weights @ K => The keys are averaged instead of the values.
     (values, W_v, b_v) -> (keys, W_v, b_v) => The values are made from the keys.
     (keys, W_k, b_k), (values, W_v, b_v) -> (values, W_k, b_k), (keys, W_v, b_v) || Q @ K.mT -> Q @ V.mT ; weights @ V

@@ -16,7 +16,7 @@ OF_THE_PROJECT = {"pyproject.toml", "README.md", "LICENSE"}  # beside the code, 
 READERS = {  # a file of the library, and what reads it
     **{f"heads/results/{name}.json": f"load_results('{name}')" for name in COMMANDS},
     "models/sentences/maps.safetensors": "pretrained.kept_maps()",
-    "models/sentences/layer_1.safetensors": "kept_layer.kept_layer()",
+    "models/sentences/layer_1.safetensors": "kept_layer()",
     "models/weights/figures.json": "shipped.shipped_figures('dates')",
     "models/weights/neighbours.safetensors": "heads_needed.accuracy_by_seed()",
     "models/weights/dates.safetensors": "shipped.shipped_model('dates')",
