@@ -245,7 +245,7 @@ LOW_MEASURES = {
     "It divides each layer's gradients by their norm, as if all layers were equally important.": (
         lambda *given: torch.nn.functional.normalize(GATE_GRADIENT(*given), dim=1)
     ),
-    "It is the gate gradient, the bar itself. It measures only small changes near the full model.": (GATE_GRADIENT),
+    "It is the gate gradient, the bar itself. It measures only small changes near the full model.": GATE_GRADIENT,
     "It is leave-one-out. It removes a head only while all others are present.": ONE_COMPANY["leave-one-out"],
     "It is leave-one-out, by the loss. It removes a head only while all others are present.": (
         ONE_COMPANY["leave-one-out, by the loss"]

@@ -51,6 +51,8 @@ def completeness_residual(attributions, model, batch, task) -> float:
 
 
 def least_heads(model, importance, number, seed=0) -> dict[str, list[int]]:
+    if not 0 <= number <= importance.numel():
+        raise ValueError(f"number must be between 0 and {importance.numel()}, got {number}")
     gone = ranks(importance, seed) > importance.numel() - number
     return {name: row.nonzero().flatten().tolist() for name, row in zip(model.blocks, gone, strict=True)}
 

@@ -437,12 +437,8 @@ def verdict_on(wrong, additive=False):
     )
 
 
-# Every fourth row is judged every day, all of them where nothing may be skipped.
-ROWS = [pytest.param(number, marks=[pytest.mark.long] * (number % 4 > 0)) for number in range(len(wrong_attentions()))]
-
-
 @here
-@pytest.mark.parametrize("number", ROWS)
+@pytest.mark.parametrize("number", range(len(wrong_attentions())))
 def test_a_row_of_the_table_is_named_as_itself(number):
     text, wrong = wrong_attentions()[number]
     verdict = verdict_on(wrong, additive="tanh in" in text or "of tanh" in text)

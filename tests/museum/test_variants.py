@@ -53,18 +53,13 @@ def check(change=lambda trial: trial, program=formula, smallest=1):
     return check_layer(make)
 
 
-def by_fours(cases):
-    """Every fourth is judged every day, all of them where nothing may be skipped."""
-    return [pytest.param(case, marks=[pytest.mark.long] * (i % 4 > 0)) for i, case in enumerate(cases)]
-
-
-@pytest.mark.parametrize("words", by_fours(RIGHT), ids=" ".join)
+@pytest.mark.parametrize("words", RIGHT, ids=" ".join)
 def test_a_variant_is_right_by_its_words(words):
     verdict = check(RIGHT[words], smallest=8 if "of the features" in words[0] else 1)  # a part of few is no pair
     assert verdict and f"with {words[0]}." in verdict.text, verdict
 
 
-@pytest.mark.parametrize("text", by_fours(WRONG))
+@pytest.mark.parametrize("text", WRONG)
 def test_a_wrong_variant_is_named_as_itself(text):
     verdict = check(WRONG[text])
     assert verdict.state == "wrong" and verdict.text == text, verdict

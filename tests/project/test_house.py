@@ -91,7 +91,8 @@ modules = [each for each in dir({name}) if inspect.ismodule(getattr({name}, each
 print(json.dumps([dir({package}), dir({name}), getattr({name}, "__all__", None), modules]))
 """
     out, err = run(script)
-    rooms, shown, offered, modules = json.loads(out) if out else err
+    assert err == ""
+    rooms, shown, offered, modules = json.loads(out)
     assert room in rooms and (offered is None or sorted(offered) == shown) and modules == []
 
 

@@ -150,6 +150,8 @@ def test_measures_by_their_old_names_give_what_the_methods_give():
     assert heads.least_heads(model, got, 3) == {
         name: found.plan(got, remove=3, spare=0).get(f"blocks.{name}.attention", []) for name in model.blocks
     }
+    with pytest.raises(ValueError, match=r"number must be between 0 and 12, got 13"):
+        heads.least_heads(model, got, 13)
     path = found.integrated_gradients(loss, steps=2).table
     none, full = heads.evaluate(model, batch, task, torch.tensor([0.0, 1.0])[:, None, None].expand(2, 2, 6)).loss
     assert heads.completeness_residual(path, model, batch, task) == pytest.approx((none - full - path.sum()).item())
