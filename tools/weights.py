@@ -17,6 +17,7 @@ from mha_course.models.neighbours import STEPS as NEIGHBOURS_STEPS
 from mha_course.models.positional import SCHEMES, STEPS_TO_SHIP, right_letters, train_positional
 from mha_course.models.positional import weights_name as places_name
 from mha_course.models.recurrent import STEPS, RecurrentEncoderDecoder, fit_recurrent, right_words, weights_name
+from mha_course.models.ring_lab import RING, RING_SEED, RING_STEPS, right_without, train_ring_lab
 from mha_course.models.tasks import TASKS
 from mha_course.models.training import fit
 
@@ -43,6 +44,9 @@ def main() -> None:
     (FOLDER / FILE).write_bytes(save(train_heads_needed()))
     figures["neighbours"] = {"seeds": list(SEEDS), "steps": NEIGHBOURS_STEPS, "torch": torch.__version__.split("+")[0]}
     print("neighbours", figures["neighbours"])
+    model = train_ring_lab()
+    right = {"accuracy": round(right_without(model, []).mean().item(), 4)}
+    figures[RING] = ship(RING, model, RING_STEPS, right, seed=RING_SEED)
     # What notebook 02 says of more training; this model does not ship.
     figures[LONGER] = right_words_by_length(fit_recurrent(attends=False, seed=SEED, steps=3 * STEPS))
     print(LONGER, figures[LONGER])
@@ -54,11 +58,11 @@ def right_words_by_length(model: RecurrentEncoderDecoder) -> dict[str, float]:
     return {str(length): round(right_words(model, length), 4) for length in (4, 8, 12, 16)}
 
 
-def ship(name: str, model: nn.Module, steps: int, right: dict) -> dict:
+def ship(name: str, model: nn.Module, steps: int, right: dict, seed: int = SEED) -> dict:
     """Write a model's weights; return and print how it was trained, its size, and how often it is ``right``."""
     (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
     figures = {
-        "seed": SEED,
+        "seed": seed,
         "steps": steps,
         "torch": torch.__version__.split("+")[0],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),

@@ -98,7 +98,14 @@ def train_neighbours(
 
 
 def fit_neighbours(
-    num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
+    num_heads: int,
+    num_messages: int = 2,
+    read_out_size: int = 0,
+    seed: int = 0,
+    steps: int = STEPS,
+    *,
+    num_hiddens: int = NUM_HIDDENS,
+    drop: float = 0.0,
 ) -> NeighbourModel:
     """Train a new ``NeighbourModel`` to predict letters near each token, and return it.
     The optimizer is Adam (Kingma & Ba 2015).
@@ -106,19 +113,24 @@ def fit_neighbours(
     Args:
         seed: where all randomness comes from.
         steps: number of training steps.
+        drop: probability with which each head is switched off in a step.
         The rest as in ``NeighbourModel``.
 
     Raises:
-        ValueError: ``num_messages`` is not from 1 to 4, or ``num_heads`` does not divide the 24 hidden units.
+        ValueError: ``num_messages`` is not from 1 to 4, ``drop`` not from 0 to below 1, or ``num_heads`` does not
+            divide the hidden units.
     """
+    if not 0 <= drop < 1:
+        raise ValueError(f"drop must be a number from 0 to below 1, got {drop}")
     if num_messages not in range(1, len(SHIFTS) + 1):
         raise ValueError(f"num_messages must be a number from 1 to {len(SHIFTS)}, got {num_messages}")
     with single_thread(), seeded(seed) as generator:
-        model = NeighbourModel(num_heads, num_messages, read_out_size)
+        model = NeighbourModel(num_heads, num_messages, read_out_size, num_hiddens=num_hiddens)
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
         for _ in range(steps):
             letters, answers = draw_rows(BATCH_SIZE, num_messages, generator)
-            loss = F.cross_entropy(model(letters).flatten(0, 2), answers.flatten())
+            gates = (torch.rand(num_heads, generator=generator) >= drop).float() if drop else None
+            loss = F.cross_entropy(model(letters, head_mask=gates).flatten(0, 2), answers.flatten())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -39,9 +39,9 @@ def test_a_changed_model_changes_no_later_one():
     assert torch.equal(parameters(shipped_model("digits")), before)
 
 
-def test_all_weights_take_less_than_980_kb():
+def test_all_weights_take_less_than_1020_kb():
     files = (Path(mha_course.__file__).with_name("models") / "weights").iterdir()
-    assert 500_000 < sum(file.stat().st_size for file in files) < 980_000
+    assert 500_000 < sum(file.stat().st_size for file in files) < 1_020_000
 
 
 @pytest.mark.cpu
