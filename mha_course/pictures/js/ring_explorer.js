@@ -29,7 +29,10 @@ function chordOf(query, key, head, heads) {
 }
 
 export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, frame }) => {
-  const { counts, ranges, names } = data, kept = unpack(data), test = bytesOf(data.test), isOwn = !ranges.length;
+  const { counts, ranges, names, shares } = data,
+    kept = unpack(data),
+    test = bytesOf(data.test),
+    isOwn = !ranges.length;
   const size = kept[`${state.num_heads}.embedding.positions`].columns,
     isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const shipped = (heads) =>
@@ -167,23 +170,35 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     },
   });
 
-  // the heads
+  // the heads; of a given model, those that attend to the same neighbour stand together, and have its colour
+  const offNow = () => acting === null ? state.off : [],
+    isOff = (some) => some.every((head) => offNow().includes(head));
+  /** The heads that attend to each neighbour, two before to two after, if `count` heads are those of a given model. */
+  const sharesOf = (count) => count === state.num_heads ? shares : [];
+  const isByNeighbour = (count) => sharesOf(count).flat().length === count;
+  const flip = (some) => {
+    const rest = state.off.filter((head) => !some.includes(head));
+    pick({ off: isOff(some) ? rest : [...rest, ...some] });
+  };
   const heads = element("div", { class: "ring-heads", onpointerleave: () => point(null) });
-  let cards = [];
+  let cards = [], pairs = [];
   function rebuild(count) {
     const isMany = count > MANY_HEADS;
     levels = isMany ? FEW_LEVELS : MOST_LEVELS;
     strands = times(count, (head) => {
-      const dash = [{}, { "stroke-dasharray": "9 5" }, { "stroke-dasharray": "2 4" }][Math.floor(head / MANY_HEADS)];
+      const kind = isByNeighbour(count) ? shares.findIndex((own) => own.includes(head)) : head % MANY_HEADS;
+      const row = isByNeighbour(count) ? shares[kind].indexOf(head) : Math.floor(head / MANY_HEADS);
+      const colour = `var(--ring-${kind})`, dash = { "stroke-dasharray": ["none", "9 5", "2 4"][Math.min(row, 2)] };
       /** A path for each shade of weight, as wide as the weight; plain numbers, since a browser reads these at once. */
       const group = (width, least, most) => {
         const paths = times(levels, (level) => {
           const weight = (level + .5) / levels, opacity = least + (most - least) * weight;
           return drawn("path", { "stroke-width": weight * width, opacity, ...dash });
         });
-        return drawn("g", { class: "strand", "--own": `var(--ring-${head % MANY_HEADS})` }, ...paths);
+        return drawn("g", { class: "strand", "--own": colour }, ...paths);
       };
       return {
+        colour,
         all: isMany ? group(3.5, .15, .6) : group(5, .3, .9),
         own: group(isMany ? 6 : 10, .5, 1),
         mini: group(13, .3, .9),
@@ -195,8 +210,6 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     near.replaceChildren(...strands.map(({ own }) => own));
     cards = times(count, (head) => {
       const job = element("span"), worth = element("i");
-      const flip = () =>
-        pick({ off: state.off.includes(head) ? state.off.filter((one) => one !== head) : [...state.off, head] });
       const map = element(
         "span",
         { class: "mini" },
@@ -204,18 +217,36 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         worth,
       );
       const top = element("span", { class: "head-name" }, element("b", {}, String(head)), " ", job);
-      const node = button([top, map], flip, {
+      const node = button([top, map], () => flip([head]), {
         class: "ring-head",
         role: "switch",
-        "--own": `var(--ring-${head % MANY_HEADS})`,
-        onpointerenter: () => point({ head }),
+        "--own": strands[head].colour,
+        onpointerenter: () => point({ heads: [head] }),
       });
       return { job, worth, node };
     });
-    set(heads, { "--columns": count < 5 ? Math.min(count, 2) : count < 12 ? 3 : 4 });
-    heads.replaceChildren(...cards.map(({ node }) => node));
+    pairs = sharesOf(count).flatMap((own, i) => {
+      if (own.length < 2) return [];
+      const worth = element("i"), name = names[ORDER_OF_DOTS[i]];
+      const node = button([element("span", {}, name), worth], () => flip(own), {
+        class: "ring-pair",
+        role: "switch",
+        "--own": strands[own[0]].colour,
+        onpointerenter: () => point({ heads: own }),
+      });
+      return [{ own, name, worth, node }];
+    });
+    const grouped = pairs.map(({ own, node }) =>
+      element("div", { class: "ring-group" }, node, ...own.map((head) => cards[head].node))
+    );
+    const rest = cards.filter((_, head) => !pairs.some(({ own }) => own.includes(head)));
+    set(heads, { "--columns": pairs.length ? 4 : count < 5 ? Math.min(count, 2) : count < 7 ? 3 : 4 });
+    heads.replaceChildren(...grouped, ...rest.map(({ node }) => node));
   }
-  const headsTitle = element("p", { class: "title" }, tr("Heads. Inside: accuracy lost without it"));
+  const told = shares.length
+    ? tr("Accuracy lost without a head, or without all of a neighbour's heads")
+    : tr("Heads. Inside: accuracy lost without it");
+  const headsTitle = element("p", { class: "title" }, told);
   const options = { 0: tr("as trained"), ...Object.fromEntries(counts.map((count) => [count, manyHeads(count)])) };
   const split = controls({
     split_into: {
@@ -225,7 +256,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       write: (value) => ({ split_into: Number(value), off: [] }),
     },
   }, { class: "controls ring-split" });
-  const right = element("div", { class: "ring-right" }, headsTitle, heads, split);
+  const right = element("div", { class: `ring-right ${shares.length ? "shared" : ""}` }, headsTitle, heads, split);
 
   // how many heads, and the training
   const bars = counts.map((count, i) => {
@@ -279,12 +310,13 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const rate = function* (open) {
       return (yield* countRight(parameters, test, count, state.valid_lens, open)) / test.length;
     };
-    const own = found.get(key) ?? { right: yield* rate(gates), worth: [] };
+    const own = found.get(key) ?? { right: yield* rate(gates), worth: {} };
     found.set(key, own);
     repaint();
-    for (const head of gates.keys()) {
-      if (gates[head] && own.worth[head] === undefined) {
-        own.worth[head] = own.right - (yield* rate(gates.with(head, 0)));
+    const some = [...gates.keys()].map((head) => [head]);
+    for (const heads of [...some, ...pairs.map(({ own }) => own)]) {
+      if (heads.some((head) => gates[head]) && own.worth[heads] === undefined) {
+        own.worth[heads] = own.right - (yield* rate(gates.map((gate, head) => heads.includes(head) ? 0 : gate)));
       }
     }
     own.isDone = true;
@@ -314,15 +346,14 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     if (busy && busy !== own) halt();
     if (strands.length !== count) rebuild(count);
     const parameters = kept ? kept.laid ??= laid(kept.flat, size) : parametersOf[own],
-      valid = state.valid_lens,
-      isActing = acting !== null;
-    const off = isActing ? [] : state.off,
+      valid = state.valid_lens;
+    const off = offNow(),
       gates = times(count, (head) => off.includes(head) ? 0 : 1),
       row = Uint8Array.from(state.letters, (letter) => LETTERS_OF_RING.indexOf(letter));
     const made = forward(parameters, row, count, valid, gates), weights = made.weights[0], answers = answersOf(made);
     const isPlain = !off.length && valid === RING && !isSplit,
       key = [own, kept ? `${kept.step}/${runs[own].seed ??= seed}` : "", count, valid, off].join();
-    if (kept && isPlain && !found.has(key)) found.set(key, { right: kept.accuracy, worth: [] });
+    if (kept && isPlain && !found.has(key)) found.set(key, { right: kept.accuracy, worth: {} });
     const known = found.get(key);
     if (judged !== key + busy && !(known?.isDone)) {
       stopJudging();
@@ -331,7 +362,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     }
     set(share, { "aria-busy": busy || !known?.isDone ? true : null });
 
-    const focus = pointer.pointed?.query ?? state.query, lit = pointer.pointed?.head;
+    const focus = pointer.pointed?.query ?? state.query, lit = pointer.pointed?.heads;
     strands.forEach(({ all, own, mini, lines, miniLines }, head) => {
       const texts = [all, own, mini].map(() => times(levels, () => "")), { data: shares } = weights[head];
       shares.forEach((weight, i) => {
@@ -342,7 +373,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         texts[2][level] += miniLines[i];
       });
       [all, own, mini].forEach((group, which) => texts[which].forEach((d, level) => set(group.children[level], { d })));
-      const dim = lit !== undefined && lit !== head;
+      const dim = lit !== undefined && !lit.includes(head);
       for (const group of [all, own]) group.classList.toggle("dim", dim);
     });
     marks.forEach((mark, key) => {
@@ -381,10 +412,24 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     set(length, { text: `valid_lens ${valid}` });
 
     const jobs = weights.map((one) => jobOf(one, count <= MANY_HEADS));
+    const lostOf = (some) => {
+      const lost = known?.worth[some];
+      return isOff(some) ? tr("off") : lost === undefined || busy ? "" : percentOf(lost);
+    };
+    pairs.forEach(({ own, name, worth, node }) => {
+      set(worth, { text: lostOf(own) });
+      set(node, {
+        "aria-checked": !isOff(own),
+        "aria-label": tr("heads {heads}: {job}. Accuracy lost without them: {lost}", {
+          heads: own.join(", "),
+          job: name,
+          lost: worth.textContent || "?",
+        }),
+      });
+    });
     cards.forEach(({ job, worth, node }, head) => {
-      const lost = known?.worth[head];
       set(job, { text: jobs[head].words });
-      set(worth, { text: off.includes(head) ? tr("off") : lost === undefined || busy ? "" : percentOf(lost) });
+      set(worth, { text: lostOf([head]) });
       set(node, {
         "aria-checked": !off.includes(head),
         "aria-label": tr("head {head}: {job}. Accuracy lost without it: {lost}", {
@@ -464,6 +509,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       ? parts("*{heads}* learning, step {step}: *{share} right*", told)
       : isShared
       ? parts("*{heads}*, one for each neighbour: *{share} right*", told)
+      : !isSplit && shares.length && shares.every(({ length }) => length === 2)
+      ? parts("*{heads}*, two for each neighbour: *{share} right*", told)
       : count < SHIFTS.length
       ? parts("*{heads}* for four neighbours: *{share} right*", told)
       : parts("*{heads}* of {size} features: *{share} right*", told);
@@ -476,7 +523,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       element(
         "small",
         {},
-        tr("Each letter on the ring must predict its four neighbours. Colour: head. Width: attention weight."),
+        isByNeighbour(count)
+          ? tr("Each letter must predict its four neighbours. Colour: neighbour. Width: attention weight.")
+          : tr("Each letter on the ring must predict its four neighbours. Colour: head. Width: attention weight."),
       ),
     );
   }
@@ -501,7 +550,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   return {
     nodes,
     paint,
-    hint: tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j."),
+    hint: isOwn
+      ? tr("Switch off a head and watch the others' numbers. A neighbour's name switches off all its heads.")
+      : tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j."),
     room: [58, 90, 145],
     end,
   };
