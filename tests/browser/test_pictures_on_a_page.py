@@ -1,6 +1,7 @@
 """Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
 
 import io
+import itertools
 import random
 import re
 
@@ -11,7 +12,7 @@ from PIL import Image, ImageStat
 from small_language_model import small_language_model
 from turns import LONG, by_turns
 
-from mha_course import models, pictures
+from mha_course import language, models, pictures
 from mha_course.heads.kept_results import load_results
 from mha_course.models import shipped_model
 from mha_course.models.neighbours import held_out_rows
@@ -350,10 +351,17 @@ TOUCH = """
 """
 
 
+TRANSLATED = "layer", "ring", "ring of a model", "sentence", "transpose"
+SPOKEN = [(name, "en") for name in CASES] + list(itertools.product(TRANSLATED, ("vi", "zh", "ja")))
+
+
 @pytest.mark.parametrize("width", [735, 366])
-@pytest.mark.parametrize("name", by_turns(CASES, 3))
-def test_a_picture_keeps_its_height_under_the_hand(live, name, width):
-    page, draw = live(CASES[name](), width=width + 24), random.Random(1)
+@pytest.mark.parametrize(("name", "spoken"), by_turns(SPOKEN, 4))
+def test_a_picture_keeps_its_height_under_the_hand(live, name, spoken, width, monkeypatch):
+    monkeypatch.setattr(language, "_chosen", spoken)
+    picture = CASES[name]()
+    assert ("words" in picture.data) == (spoken != "en")
+    page, draw = live(picture, width=width + 24), random.Random(1)
     page.looks()
     heights = {page.section.bounding_box()["height"]: "opened"}
     for _ in range(10):
