@@ -129,7 +129,7 @@ def ring(p):
     means = on_neighbours.mean(dim=2).T.tolist()  # (heads, 4)
     named = [[i for i in range(4) if own[i] >= max(0.15, max(own) / 2)] for own in means]
     if p.split_into and count != p.num_heads:
-        claim = f"{heads}, split from weights trained as {counted(p.num_heads, 'head', 'heads')}"
+        claim = f"{heads}, from weights trained as {counted(p.num_heads, 'head', 'heads')}"
     elif off:
         claim = f"{count - len(off)} of {count} heads are on"
     elif p.valid_lens < 12:

@@ -181,7 +181,7 @@ def test_the_ring_tells_pythons_figures_on_every_state(live):
     section.get_by_role("slider", name="valid_lens").press("End")
     section.get_by_label("split into").select_option("2")
     explorer.valid_lens, explorer.split_into = 12, 2
-    agrees("2 heads, split from weights trained as 4 heads")
+    agrees("2 heads, from weights trained as 4 heads")
     section.locator(".ring-letter").nth(5).press("a")
     explorer.letters = explorer.letters[:5] + "a" + explorer.letters[6:]
     section.get_by_role("button", name="6 heads:").click()

@@ -414,7 +414,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const isShared = count === SHIFTS.length &&
       new Set(jobs.map(({ only }) => only).filter((one) => one !== null)).size === count;
     const claim = isSplit && count !== own
-      ? parts("*{heads}*, split from weights trained as {trained}: *{share} right*", told)
+      ? parts("*{heads}*, from weights trained as {trained}: *{share} right*", told)
       : off.length
       ? parts("*{on} of {count} heads* are on: *{share} right*", told)
       : valid < RING
