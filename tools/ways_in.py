@@ -13,7 +13,7 @@ BLOCK = re.compile(r"(?<=<!-- ways in: written by make notebooks -->\n).*?(?=<!-
 ALL = tuple(path.stem[:2] for path in sorted(notebooks.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")))
 # The way, the numbers of its notebooks, and what it gives.
 WAYS = (
-    ("Two sittings", ("00",), "the formula, the layer, its heat maps, and which heads can be removed"),
+    ("Three sittings", ("00",), "the formula, a layer that you write and run in a real model, and which heads can go"),
     (
         "A weekend",
         ("00", "02", "04", "06", "08", "10"),

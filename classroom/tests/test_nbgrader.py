@@ -14,7 +14,7 @@ from tools import stubs
 
 DAMAGED = next(path for path in SOLUTIONS if path.stem == "04_transpose_qkv")
 WRITTEN = {"explain-a-map", "defend-a-cut"}
-LOST = {"cells_deleted": {"transpose-output-check"}, "cells_split": {"transpose-output-check"}}
+LOST = {"cells_deleted": {"transpose-qkv-check"}, "cells_split": {"transpose-qkv-check"}}
 BY_HAND = """
 from nbgrader.api import Gradebook
 with Gradebook("sqlite:///gradebook.db") as book:

@@ -1,4 +1,4 @@
-"""The exercises of notebook 00 on trained heads: which head covers for another, and which five can go."""
+"""The exercises on trained heads: which head covers for another (00), and which five can go (07)."""
 
 import functools
 import itertools
@@ -14,7 +14,7 @@ from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.models import find_task, shipped_model
 
-BEST = 0.915  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 00
+BEST = 0.915  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 07
 ENOUGH = 0.905
 SHAPE = (2, 6)
 ALL_HEADS = [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
@@ -96,12 +96,12 @@ def covering_head(cost, head, others):
 
 @functools.cache
 def accuracy_without(heads: tuple) -> float:
-    """Return the test accuracy of this notebook's trained model when ``heads``, pairs (layer, head), are masked."""
+    """Return the test accuracy of the look-ups' trained model when ``heads``, pairs (layer, head), are masked."""
     return accuracy_on(slice(128, 256), heads)
 
 
 def accuracy_on(rows: slice, heads: Iterable) -> float:
-    """Return the accuracy of this notebook's model on these rows of held-out data when ``heads`` are masked."""
+    """Return the accuracy of the model of look-ups on these rows of held-out data when ``heads`` are masked."""
     task, mask = find_task("lookups"), torch.ones(SHAPE)
     for layer, head in heads:
         mask[layer, head] = 0
@@ -110,7 +110,7 @@ def accuracy_on(rows: slice, heads: Iterable) -> float:
 
 @functools.cache
 def cheapest_five() -> set[tuple[int, int]]:
-    """Return the five heads that cost least when each is removed alone, on the calibration set of notebook 00."""
+    """Return the five heads that cost least when each is removed alone, on the calibration set of notebook 07."""
     return set(sorted(ALL_HEADS, key=lambda head: -accuracy_on(slice(0, 128), [head]))[:5])
 
 

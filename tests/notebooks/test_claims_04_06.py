@@ -126,6 +126,14 @@ def test_the_head_from_an_article_to_its_noun_is_fooled_by_a_tall_thin_man():
     assert tall > man
 
 
+def test_a_head_of_layer_3_attends_from_she_to_the_other_noun():
+    queen = pretrained.kept_maps()[0]
+    received = queen.weights[3, 1, queen.tokens.index("she")]
+    assert queen.tokens[received.argmax()] == "waiter"
+    said = f"choose layer 3, head 1: from *she* it gives *waiter* a weight of {received.max():.2f}."
+    assert said in notebook_tools.text_of("06_heads_at_work")
+
+
 def test_heads_that_begin_alike_and_a_single_layer_do_what_05_says():
     text = notebook_tools.text_of("06_heads_at_work")
     assert "None of the six learned all five questions, and five of them never learned *wanted label*." in text

@@ -1,12 +1,14 @@
 """What 07, 08 and the report say of thirty models stands in the kept results; and 07 holds for another seed too."""
 
 from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
 from notebook_tools import ROOT, make_notebooks, run_cells, text_of
 
 from mha_course import heads, models
+from mha_course.exercises.first_pruning import BEST, found_by_greedy_search
 from mha_course.heads.controls import SIGNED
 from mha_course.heads.kept_results import BLOCK_MEANS, load_results
 from mha_course.models.shipped import shipped_figures
@@ -263,6 +265,16 @@ def test_there_are_thirty_models_of_each_kind_and_planting_changes_none(results)
     )
     assert all(len(results.tuned(task, "greedy")) == 8 for task in ("lookups", "dates"))
     assert max(result["change"] for result in results.heads["planted"]) <= 1e-4
+
+
+def test_exercise_1_knows_the_best_five_of_all_choices():
+    task, choices = models.find_task("lookups"), list(combinations(range(12), 5))
+    gates = torch.ones(len(choices), 12).scatter(1, torch.tensor(choices), 0).view(-1, 2, 6)
+    right = heads.evaluate(models.shipped_model("lookups"), task.held_out[128:256], task, gates).accuracy
+    assert f"the best five of all {len(choices)} choices" in TEXT
+    best = choices[right.argmax()]
+    assert [(head // 6, head % 6) for head in best] == sorted(found_by_greedy_search())
+    assert right.max().item() == pytest.approx(BEST, abs=5e-4)
 
 
 @pytest.mark.parametrize("words", CLAIMS)

@@ -9,6 +9,7 @@ import torch
 from notebook_tools import ROOT, code, make_notebooks, output_of, run_cells
 
 from mha_course.exercises import check_layer
+from mha_course.models import find_task, shipped_model
 from mha_course.museum import bugs, decoding_layer, decoding_tests, editable_layer, layer_tests
 
 pytestmark = pytest.mark.xdist_group("museum")  # one process runs the notebook, once
@@ -199,3 +200,19 @@ def test_the_first_two_layers_cannot_be_told_apart_by_what_the_caption_says(muse
         weights = layer.attention_weights[0]
         assert torch.allclose(weights.sum(-1), torch.ones(4, 6)) and not weights[..., 4:].any()
         assert (layer_tests.run(type(layer)).caught_by == []) is right
+
+
+def test_the_split_of_room_7_leaves_a_trained_model_little_more_than_no_head_does():
+    task, model = find_task("lookups"), shipped_model("lookups")
+    without = task.accuracy(model, head_mask=torch.zeros(2, 6))
+    for layer in model.attentions:
+        h, W_q, W_k, W_v, W_o = layer.num_heads, layer.W_q, layer.W_k, layer.W_v, layer.W_o
+
+        def in_pieces(X, *_, h=h, maps=(W_q, W_k, W_v), W_o=W_o):
+            Q, K, V = (W(X).reshape(len(X), h, X.shape[1], -1) for W in maps)
+            heads = torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, dim=-1) @ V
+            return W_o(heads.transpose(1, 2).flatten(2))
+
+        layer.forward = in_pieces
+    text = "\n".join(cell.source for cell in NOTEBOOK.cells)
+    assert f"leaves {task.accuracy(model):.3f} of the answers right, little more than the {without:.3f} without" in text

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mha_course.models import find_task
 from mha_course.pictures import Drawing
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +102,20 @@ def test_attention_pooling_numbers():
     assert weights.sum().round(9) == 1
     np.testing.assert_array_equal(terms[:, 0], weights)
     assert answer == (exact @ terms[:, 1]).round(2)
+
+
+def test_the_cards_of_the_lookups_are_the_first_row_that_is_held_out_with_its_answers():
+    svg, task = root("lookups_row"), find_task("lookups")
+    shown = [[int(part.text) for part in by_id(svg, f"lookups-row-{i}").iter() if "number" in (part.get("class") or "")]
+             for i in range(12)]  # fmt: skip
+    assert [[value, label, wants] for label, value, wants in shown] == task.fields(task.held_out, 0)
+    answers = [text for text in svg.findall(f"{SVG}text") if "number" in text.get("class", "").split()]
+    questions = [text.text.partition(",")[0] for text in svg.findall(f"{SVG}text[@class='small']")]
+    told = dict(zip(questions, (int(text.text) for text in answers), strict=True))
+    assert told == dict(zip(task.questions, task.held_out.targets[0, 7].tolist(), strict=True))
+    centres = [float(by_id(svg, f"lookups-row-{i}")[1].get("x")) for i in range(12)]
+    ends = [float(re.search(r"H([\d.]+)", path.get("d"))[1]) for path in svg.findall(f"{SVG}path[@marker-end]")]
+    assert [centres.index(end) for end in ends] == [0, 3, 4, 6]  # first, wanted label, 3 back, 1 back
 
 
 def test_a_notebook_shows_the_drawing_itself_with_its_own_words():
