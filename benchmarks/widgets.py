@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from mha_course import pictures
-from mha_course.models import shipped_model, train_on_repeats
+from mha_course.models import ring_lab, shipped_model, train_on_repeats
 from mha_course.pictures.live import as_json, bundle
 from tools.lab_page import FLAGS, Lab, NotebookPage
 
@@ -303,16 +303,17 @@ FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimation
 
 
 def ring_repaints(browser, folder):
-    """CPU of the page's main thread for each key and each step of a drag along the rim, with four and twelve heads.
+    """CPU of the page's main thread for each key and each step of a drag along the rim, with four and twelve heads, and
+    of the laboratory.
 
     All states are seen once before: what a head is worth is counted between frames, and then is known. What a key that
     moves nothing costs is taken off; it is the measuring itself.
     """
     times: dict[str, list[float]] = {}
-    for heads in (4, 12):
+    shown = {f"{heads} heads": pictures.RingExplorer(num_heads=heads) for heads in (4, 12)}
+    for heads, explorer in {**shown, "a model": pictures.RingExplorer(ring_lab())}.items():
         context = browser.new_context(viewport={"width": 1280, "height": 1000}, reduced_motion="reduce")
         page = context.new_page()
-        explorer = pictures.RingExplorer(num_heads=heads)
         page.goto(pictures.save_html(explorer, folder / f"ring {heads}.html").as_uri())
         knob, ring = page.locator(".ring-knob"), page.locator(".ring").bounding_box()
         session = context.new_cdp_session(page)
@@ -334,7 +335,7 @@ def ring_repaints(browser, folder):
             if name == "drag":
                 knob.hover()
                 page.mouse.down()
-            own = times[f"{name}, {heads} heads"] = []
+            own = times[f"{name}, {heads}"] = []
             for number in range(3):
                 for move in moves:
                     before = cpu()
@@ -345,7 +346,7 @@ def ring_repaints(browser, folder):
                     else:
                         page.wait_for_function("!document.querySelector('.mha-live [aria-busy]')", timeout=60_000)
             if name == "idle":
-                idle = statistics.median(times.pop(f"idle, {heads} heads"))
+                idle = statistics.median(times.pop(f"idle, {heads}"))
         context.close()
     return times
 

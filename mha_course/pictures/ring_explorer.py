@@ -9,9 +9,11 @@ import traitlets
 from torch import Tensor
 
 from mha_course.language import sentences, tr
+from mha_course.models.any_layer import copied, num_heads_of
 from mha_course.models.heads_needed import HEAD_COUNTS, SEEDS, accuracy, accuracy_by_seed, trained_neighbours
 from mha_course.models.neighbours import SHIFTS, NeighbourModel, held_out_rows, weights_on_messages
 from mha_course.models.one_head import NUM_TOKENS
+from mha_course.models.training import seeded
 from mha_course.pictures.live import LivePicture, Place, choice, pack, refuse
 from mha_course.pictures.picture import Canvas
 
@@ -21,7 +23,8 @@ NAMES, SIGNS = (
     ("−1", "+1", "−2", "+2"),
 )  # in the order of SHIFTS
 ORDER = sorted(range(len(SHIFTS)), key=lambda message: -SHIFTS[message])  # as in the row, from left to right
-LEAST = 0.15  # mean weight from which a head's key is named
+LEAST, MOST = 0.15, 0.5  # mean weights from which a head's key is named, and named in words
+SAME = 1e-2  # by how much logits of a layer of another's own may be off
 SIDE, BAR, BAR_HEIGHT = 320, 40, 70  # of the still picture, in pixels: the ring, a bar and its ground
 FAINT = 0.05  # weight from which the still picture draws a chord
 
@@ -33,7 +36,9 @@ class RingExplorer(LivePicture):
     that are shown before, and in a still picture, ship with the library (``make weights``).
 
     Args:
-        model: a trained ``NeighbourModel`` to show instead; it is left as it is, and nothing is trained.
+        model: a trained ``NeighbourModel`` to show instead, such as ``ring_lab()``, or a copy of it with another layer
+            (``with_layer``); it is left as it is, and nothing is trained. Heads that attend to the same neighbour stand
+            together, and are switched off together, too.
         first: first values of the attributes; without any, the widget opens with two trainings, of 1 and of 4 heads.
 
     Attributes:
@@ -45,7 +50,8 @@ class RingExplorer(LivePicture):
         query: the token whose chords stand out, 0 to 11.
 
     Raises:
-        ValueError: ``model`` has other parameters than a ``NeighbourModel`` for four letters.
+        ValueError: ``model`` has other parameters than a ``NeighbourModel`` for four letters, or its layer computes
+            something else with them.
     """
 
     module = "ring_explorer"
@@ -56,19 +62,23 @@ class RingExplorer(LivePicture):
     query = Place(lambda self: NUM_TOKENS)
 
     def __init__(self, model: torch.nn.Module | None = None, **first: Any):
-        self.models = {heads: trained_neighbours(heads) for heads in HEAD_COUNTS} if model is None else _own(model)
-        self.num_hiddens = self.models[next(iter(self.models))].attention.num_hiddens
         self.test, self.truth = (part[:TEST_ROWS] for part in held_out_rows(len(SHIFTS)))
+        own = None if model is None else _own(model, self.test)
+        shown = [own] if own else map(trained_neighbours, HEAD_COUNTS)
+        self.models = {one.attention.num_heads: one for one in shown}
+        self.num_hiddens = next(iter(self.models.values())).attention.num_hiddens
         tensors = {f"{n}.{name}": part for n, one in self.models.items() for name, part in one.state_dict().items()}
         data = pack(tensors, halves=model is None) | {
             "test": bytes(self.test.flatten().tolist()),
             "counts": [heads for heads in HEAD_COUNTS if self.num_hiddens % heads == 0],
             "ranges": [] if model else _ranges(),
             "names": [tr(name) for name in NAMES],
+            "shares": _shares(own, self.test) if own else [],
             "opens": model is None and not first,
         }
-        first = {"num_heads": 4 if model is None else next(iter(self.models)), **first}
-        super().__init__(tr("How many heads does it take?"), data, **first)
+        first = {"num_heads": own.attention.num_heads if own else 4, **first}
+        title = tr("What is each head worth?") if own else tr("How many heads does it take?")
+        super().__init__(title, data, **first)
 
     @traitlets.validate("num_heads")
     def _validate_num_heads(self, proposal):
@@ -110,12 +120,17 @@ class RingExplorer(LivePicture):
         """How many heads compute: those of the training, or those into which its weights are split."""
         return self.split_into or self.num_heads
 
+    @property
+    def shares(self) -> list[list[int]]:
+        """The heads of a given model that attend to each neighbour, two before to two after."""
+        return self.data["shares"] if self.heads == self.num_heads else []
+
     def model(self) -> NeighbourModel:
         """Return a model that computes the present state, but for ``valid_lens`` and the heads that are off."""
         trained = self.models[self.num_heads]
         if not self.split_into:
             return trained
-        with torch.random.fork_rng(devices=()):
+        with seeded(0):
             split = NeighbourModel(self.split_into, num_hiddens=self.num_hiddens)
         split.load_state_dict(trained.state_dict())
         return split.eval()
@@ -151,10 +166,7 @@ class RingExplorer(LivePicture):
         canvas = Canvas(SIDE + 30 + len(HEAD_COUNTS) * BAR, SIDE + 8)
         self._draw_ring(canvas, weights, answers)
         right = self.accuracy()
-        heads = [
-            (tr("head {head}", head=head), tr("off") if head in self.off else percent(right - self.accuracy(head)), own)
-            for head, own in enumerate(self.jobs())
-        ]
+        heads = [(tr("head {head}", head=head), self._lost(head), own) for head, own in enumerate(self.jobs())]
         x, y = SIDE + 30, 0.0
         if self.data["ranges"]:
             self._draw_bars(canvas, x)
@@ -162,9 +174,20 @@ class RingExplorer(LivePicture):
         canvas.text(x, y, tr("accuracy lost without a head"), size=11, colour="text")
         for head, (name, worth, own) in enumerate(heads):
             across, down = (head // 6 * 142, y + 20 + head % 6 * 24)
-            canvas.box(across + x, down, 4, 20, fill=f"ring-{head % 4}")
+            canvas.box(across + x, down, 4, 20, fill=self._colour(head))
             canvas.text(across + x + 10, down - 1, f"{name}  {worth}", size=10, colour="text")
             canvas.text(across + x + 10, down + 10, own, size=10)
+        shares = [
+            (self._colour(own[0]), f"{' + '.join(map(str, own))} {tr(NAMES[message])}, {self._lost(*own)}")
+            for message, own in zip(ORDER, self.shares)  # noqa: B905
+            if len(own) > 1
+        ]
+        if shares:
+            y += 36 + 24 * min(len(heads), 6)
+            canvas.text(x, y, tr("accuracy lost without a neighbour's heads"), size=11, colour="text")
+        for i, (colour, words) in enumerate(shares):
+            canvas.box(x, y + 22 + 18 * i, 4, 14, fill=colour)
+            canvas.text(x + 10, y + 22 + 18 * i, words, size=10)
         state = tr(
             "{heads} of {size} features: all four neighbours right for {share} of the letters, "
             "{valid} of {keys} keys valid.",
@@ -179,7 +202,21 @@ class RingExplorer(LivePicture):
         bars = tr("By num_heads: {shares}.", shares=every) if self.data["ranges"] else ""
         told = "; ".join(f"{name} {own}, {worth}" for name, worth, own in heads)
         means = tr("Mean weights, and accuracy lost without the head: {heads}.", heads=told)
-        return canvas, sentences([one for one in (state, split, bars, means) if one]), state
+        both = (
+            tr("Accuracy lost without a neighbour's heads: {heads}.", heads="; ".join(words for _, words in shares))
+            if shares
+            else ""
+        )
+        return canvas, sentences([one for one in (state, split, bars, means, both) if one]), state
+
+    def _lost(self, *heads: int) -> str:
+        """The accuracy that is lost without these heads, too, in words."""
+        return tr("off") if {*heads} <= {*self.off} else percent(self.accuracy() - self.accuracy(*heads))
+
+    def _colour(self, head: int) -> str:
+        """The colour of a head, which is its neighbour's if every head attends to one."""
+        is_by_neighbour = sum(map(len, self.shares)) == self.heads
+        return f"ring-{[head in own for own in self.shares].index(True) if is_by_neighbour else head % 4}"
 
     def _draw_ring(self, canvas: Canvas, weights: Tensor, answers: Tensor) -> None:
         middle, radius, row = SIDE / 2, SIDE * 0.345, self._row()
@@ -200,7 +237,7 @@ class RingExplorer(LivePicture):
                     for ends in [(place(query), bend, place(key))]
                     for t in (step / 16 for step in range(17))
                 ],
-                colour=f"ring-{head % 4}",
+                colour=self._colour(head),
                 thickness=(6 if query == self.query else 2.5) * weight,
             )
         arc = [place(-0.5 + step * self.valid_lens / 60, 1.36) for step in range(61)]
@@ -243,21 +280,39 @@ def _ranges() -> list[list[float]]:
     return [[*own, accuracy(trained_neighbours(heads), test, truth)] for heads, own in ends.items()]
 
 
-def _own(model: torch.nn.Module) -> dict[int, Any]:
-    """Return a model by its number of heads; raise a ValueError if it is none for this task."""
-    need = "a NeighbourModel for four letters with a linear read-out"
+def _own(model: torch.nn.Module, letters: Tensor) -> NeighbourModel:
+    """Return a model of this library with the parameters of ``model``; raise a ValueError if it is none for this task,
+    or computes something else with ``letters``."""
     try:
-        attention: Any = model.attention
-        num_heads, size = attention.num_heads, attention.num_hiddens
-        with torch.random.fork_rng(devices=()):
-            needed = NeighbourModel(num_heads, num_hiddens=size).state_dict()
-        given = model.state_dict()
-        fits = {name: part.shape for name, part in needed.items()} == {name: part.shape for name, part in given.items()}
-    except (AttributeError, TypeError, ValueError):
-        fits = False
-    if not fits:
-        raise ValueError(f"model must be {need}, got {type(model).__name__}")
-    return {num_heads: model}
+        attention, given = model.get_submodule("attention"), model.state_dict()
+        num_heads = num_heads_of(attention)
+        with seeded(0):  # the caller's random numbers stay as they were
+            own = NeighbourModel(num_heads, num_hiddens=given["embedding.positions"].shape[-1]).eval()
+        own.load_state_dict({name: given[name] for name in own.state_dict()})
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
+        got = type(model).__name__
+        if isinstance(model, NeighbourModel):
+            got += f" for {model.num_messages} letters with {len(model.read_out)} layers of read-out"
+        raise ValueError(f"model must be a NeighbourModel for four letters with a linear read-out, got {got}") from None
+    copy = copied(model).cpu().float().eval()
+    for gates in (None, torch.arange(num_heads) % 2.0):
+        with torch.no_grad():
+            apart = (copy(letters, head_mask=gates) - own(letters, head_mask=gates)).abs().max().item()
+        if not apart < SAME:
+            with_gates = "" if gates is None else f", with head_mask {gates.tolist()}"
+            raise ValueError(
+                "the attention of model must be multi-head attention with its weights, but its class "
+                f"{type(attention).__name__} gives logits that are up to {apart:.2g} off{with_gates}"
+            )
+    return own
+
+
+@torch.no_grad()
+def _shares(model: NeighbourModel, letters: Tensor) -> list[list[int]]:
+    """The heads that put most weight on each neighbour, two before to two after."""
+    model(letters)
+    means = weights_on_messages(model.attention.attention_weights, len(SHIFTS)).mean(dim=(0, 2))
+    return [[head for head, own in enumerate(means.tolist()) if own[message] >= MOST] for message in ORDER]
 
 
 def many(count: int) -> str:
@@ -276,5 +331,5 @@ def job(on_message: list[float]) -> str:
     most = max(on_message)
     named = [message for message, weight in enumerate(on_message) if weight >= max(LEAST, most / 2)]
     if len(named) == 1:
-        return f"{tr(NAMES[named[0]]) if most >= 0.5 else SIGNS[named[0]]} {most:.2f}".replace(" 0.", " .")
+        return f"{tr(NAMES[named[0]]) if most >= MOST else SIGNS[named[0]]} {most:.2f}".replace(" 0.", " .")
     return " ".join(SIGNS[message] for message in named) or tr("spread")

@@ -72,6 +72,7 @@ CASES = {
     "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=1, query=2, layer=2),
     "layer": lambda: pictures.LayerExplorer.of_lookups(head=1, cell=7),
     "ring": lambda: pictures.RingExplorer(num_heads=3, valid_lens=9),
+    "ring of a model": lambda: pictures.RingExplorer(models.ring_lab(), off=[6]),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
     "masks": lambda: pictures.MaskExplorer(valid_len=2),
     "kernel": lambda: pictures.KernelExplorer(

@@ -136,8 +136,14 @@ def ring(p):
         claim = f"{p.valid_lens} of 12 keys are valid"
     elif count == 4 and sorted(named) == [[0], [1], [2], [3]]:
         claim = f"{heads}, one for each neighbour"
+    elif not p.data["ranges"] and count == 8:  # the laboratory as it was trained
+        claim = f"{heads}, two for each neighbour"
     else:
-        claim = f"{heads} for four neighbours" if count < 4 else f"{heads} of {24 // count} features"
+        claim = f"{heads} for four neighbours" if count < 4 else f"{heads} of {p.num_hiddens // count} features"
+    if not p.data["ranges"] and count == 8:
+        return f"{claim}: {share}", (
+            "Each letter must predict its four neighbours. Colour: neighbour. Width: attention weight."
+        )
     return f"{claim}: {share}", (
         "Each letter on the ring must predict its four neighbours. Colour: head. Width: attention weight."
     )
@@ -375,7 +381,7 @@ def some_off(draw, p):
 
 
 def some_ring(draw, p):
-    count, split = draw.choice([1, 2, 3, 4, 4, 6, 8, 12]), draw.choice([0, 0, 2, 6])
+    count, split = draw.choice([*p.models, *p.models, 4 if p.data["ranges"] else 8]), draw.choice([0, 0, 2, 6])
     return {
         "num_heads": count,
         "split_into": split,
@@ -391,6 +397,7 @@ STATES = {  # how a state is drawn, and what the picture is to say of it
     "dates": (some_heads, heads),
     "layer": (some_layer, layer),
     "ring": (some_ring, ring),
+    "ring of a model": (some_ring, ring),
     "transpose": (some_sizes, transpose),
     "masks": (lambda draw, p: {"valid_len": draw.randrange(7), "shift": draw.choice(SHIFTS)}, masks),
     "kernel": (

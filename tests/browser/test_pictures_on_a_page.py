@@ -1,6 +1,7 @@
 """Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
 
 import io
+import itertools
 import random
 import re
 
@@ -11,9 +12,10 @@ from PIL import Image, ImageStat
 from small_language_model import small_language_model
 from turns import LONG, by_turns
 
-from mha_course import pictures
+from mha_course import language, models, pictures
 from mha_course.heads.kept_results import load_results
 from mha_course.models import shipped_model
+from mha_course.models.neighbours import held_out_rows
 from mha_course.models.tasks import Digits
 from mha_course.pictures import ring_explorer
 from mha_course.pictures.picture import signed
@@ -190,6 +192,50 @@ def test_the_ring_tells_pythons_figures_on_every_state(live):
     agrees("6 heads of 4 features")
 
 
+def test_the_ring_of_a_model_tells_what_covers_for_what_and_switches_off_a_pair_at_one_touch(live):
+    model, (letters, truth), pairs = models.ring_lab(), held_out_rows(4), [(2, 6), (1, 3), (0, 5), (4, 7)]
+    section = (page := live(pictures.RingExplorer(model))).section
+    switches = {head: section.locator(".ring-head").filter(has_text=re.compile(rf"^{head} ")) for head in range(8)}
+    on_pairs = section.locator(".ring-pair")
+
+    def right(*off, row=None):
+        gates = torch.tensor([float(head not in off) for head in range(8)])
+        with torch.no_grad():
+            if row is not None:
+                return model(row[None], head_mask=gates)[0].argmax(dim=-1)
+            return (model(letters[:64], head_mask=gates).argmax(-1) == truth[:64]).all(-1).double().mean().item()
+
+    def agrees(*off):
+        page.looks()
+        own = right(*off)
+        for heads, node in [((head,), node) for head, node in switches.items()] + list(
+            zip(pairs, on_pairs.all(), strict=True)
+        ):
+            is_off = set(heads) <= set(off)
+            told = "off" if is_off else ring_explorer.percent(own - right(*off, *heads))
+            assert node.locator("i").text_content() == told, (off, heads)
+            assert node.get_attribute("aria-checked") == str(not is_off).lower()
+            assert node.get_attribute("aria-label").endswith(f": {told}")
+        row = torch.tensor([ord(letter) - ord("a") for letter in ring_explorer.ROW])
+        due = torch.stack([row.roll(shift) for shift in (1, -1, 2, -2)], dim=1)
+        expected = (right(*off, row=row) == due)[:, [2, 0, 1, 3]]
+        dots = section.locator("circle").evaluate_all("nodes => nodes.map(node => node.classList[0] === 'right')")
+        assert dots == expected.flatten().tolist()
+        return expected.all(dim=0).tolist()  # by neighbour
+
+    assert agrees() == [True] * 4
+    switches[1].click()
+    agrees(1)
+    on_pairs.nth(1).press("Enter")
+    assert agrees(1, 3) == [True, False, True, True], "exactly the dots of their neighbour are empty"
+    on_pairs.nth(1).press("Space")
+    on_pairs.nth(3).click()
+    assert agrees(4, 7) == [True, True, True, False]
+    section.get_by_label("split into").select_option("4")
+    page.looks()
+    assert on_pairs.count() == 0
+
+
 @pytest.mark.long
 def test_what_the_ring_trains_here_is_said_and_its_curve_can_be_scrubbed(live):
     page = live(pictures.RingExplorer(num_heads=1))
@@ -305,10 +351,17 @@ TOUCH = """
 """
 
 
+TRANSLATED = "layer", "ring", "ring of a model", "sentence", "transpose"
+SPOKEN = [(name, "en") for name in CASES] + list(itertools.product(TRANSLATED, ("vi", "zh", "ja")))
+
+
 @pytest.mark.parametrize("width", [735, 366])
-@pytest.mark.parametrize("name", by_turns(CASES, 3))
-def test_a_picture_keeps_its_height_under_the_hand(live, name, width):
-    page, draw = live(CASES[name](), width=width + 24), random.Random(1)
+@pytest.mark.parametrize(("name", "spoken"), by_turns(SPOKEN, 4))
+def test_a_picture_keeps_its_height_under_the_hand(live, name, spoken, width, monkeypatch):
+    monkeypatch.setattr(language, "_chosen", spoken)
+    picture = CASES[name]()
+    assert ("words" in picture.data) == (spoken != "en")
+    page, draw = live(picture, width=width + 24), random.Random(1)
     page.looks()
     heights = {page.section.bounding_box()["height"]: "opened"}
     for _ in range(10):

@@ -327,7 +327,11 @@ def test_all_pictures_have_a_still_one_with_words(name):
             lambda: pictures.RingExplorer(find_task("lookups").model()),
             "model must be a NeighbourModel for four letters with a linear read-out, got Encoder",
         ),
-        (lambda: pictures.RingExplorer(NeighbourModel(2, 3)), "must be a NeighbourModel for four letters"),
+        (lambda: pictures.RingExplorer(NeighbourModel(2, 3)), "for four letters .*, got NeighbourModel for 3 letters"),
+        (
+            lambda: pictures.RingExplorer(models.with_layer(models.ring_lab(), Unmasked)),
+            r"attention of model must be .*, but its class Unmasked gives logits .* off, with head_mask \[0.0, 1.0",
+        ),
         (lambda: pictures.SentenceExplorer([]), "sentences must be of one model"),
     ],
 )
@@ -389,6 +393,52 @@ def test_the_ring_tells_what_its_model_does_trained_split_and_with_heads_off():
     assert explorer.accuracy() == right(split, torch.ones(1)) < 0.1
     own = pictures.RingExplorer(model)
     assert (own.num_heads, own.accuracy()) == (4, right(model, torch.ones(4)))
+
+
+class Mine(torch.nn.Module):
+    """A learner's layer: it keeps no weights, and knows no sizes but its number of heads."""
+
+    def __init__(self, num_hiddens, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (torch.nn.Linear(num_hiddens, num_hiddens) for _ in range(4))
+
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+        inputs = (self.W_q, queries), (self.W_k, keys), (self.W_v, values)
+        Q, K, V = (W(X).unflatten(2, (self.num_heads, -1)).transpose(1, 2) for W, X in inputs)
+        heads = torch.nn.functional.scaled_dot_product_attention(Q, K, V)
+        if head_mask is not None:
+            heads = heads * head_mask[:, None, None]
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
+class Unmasked(Mine):
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+        return super().forward(queries, keys, values)
+
+
+@pytest.mark.parametrize("make", [models.ring_lab, lambda: models.with_layer(models.ring_lab(), Mine)])
+def test_the_ring_tells_of_a_given_model_what_each_head_and_each_pair_is_worth(make):
+    model, (letters, truth) = make(), held_out_rows(4)
+    explorer = pictures.RingExplorer(model)
+
+    def lost(*heads):
+        gates = torch.tensor([float(head not in heads) for head in range(8)])
+        with torch.no_grad():
+            named = model(letters[:64], head_mask=gates).argmax(dim=-1)
+        return f"{100 * (named != truth[:64]).any(dim=-1).double().mean().item():.0f} %"
+
+    alt = explorer.still().alt
+    for name, pair in {"one before": (1, 3), "one after": (0, 5), "two before": (2, 6), "two after": (4, 7)}.items():
+        assert f"{pair[0]} + {pair[1]} {name}, {lost(*pair)}" in alt and lost(*pair) > "60 %"
+        for head in pair:
+            assert re.search(rf"head {head} {name} \.\d\d, {lost(head)}", alt)
+    explorer.off = [3]
+    assert re.search(rf"head 1 one before \.\d\d, {lost(1, 3)}; .* head 3 one before \.\d\d, off", explorer.still().alt)
+    explorer.off = [1, 3]
+    assert "1 + 3 one before, off" in explorer.still().alt
+    explorer.off, explorer.split_into = [], 4
+    assert "a neighbour's heads" not in explorer.still().alt
 
 
 def test_the_page_of_twenty_steps_stays_small(tmp_path):

@@ -41,9 +41,6 @@ export const parts = (message, named = {}) => tr(message, named).split("*");
 
 export const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
 
-/** The letters of the longest text. */
-export const longest = (texts) => Math.max(...texts.map(({ length }) => length));
-
 /** A count with its noun. */
 export const amount = (count, singular, plural) => `${count} ${count === 1 ? singular : plural}`;
 /** A number as text: two digits, no sign in front of a zero. */
@@ -91,7 +88,7 @@ function control(state, choose, name, spec) {
     input[check ? "checked" : "value"] = read();
     if (!check && !options) {
       set(input, { "aria-valuetext": output.textContent = words(read()) });
-      const letters = Math.max(...[min, max].map((end) => String(words(end)).length));
+      const letters = longest([min, max].map((end) => String(words(end))));
       set(output, { "--letters": Math.min(letters, MOST_LETTERS) }); // its room, so that nothing moves under the hand
     }
     node.classList.toggle("off", input.disabled = off());
@@ -148,6 +145,8 @@ export function inSlices(steps, delay = 0) {
 
 /** The width of a text, in letters: those of Chinese and Japanese are as wide as two. */
 const widthOf = (text) => text.replace(/[^\0-\u2fff]/g, "--").length;
+/** The width of the widest text. */
+export const longest = (texts) => Math.max(...texts.map(widthOf));
 
 /**
  * A text that keeps the room of its longest variant, so that nothing below it moves under the hand: `keep` gets the

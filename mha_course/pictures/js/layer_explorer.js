@@ -1,20 +1,8 @@
 // The heads of one layer on a sequence: its projections split into more or fewer heads, and keys masked. All is computed here.
 
 import { attentionWeights, linear, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
-import {
-  element,
-  inPercent,
-  manyHeads,
-  number,
-  parts,
-  percentOf,
-  picture,
-  roving,
-  set,
-  times,
-  tr,
-  unbroken,
-} from "./elements.js";
+import { element, inPercent, manyHeads, number, parts, percentOf } from "./elements.js";
+import { picture, roving, set, times, tr, unbroken } from "./elements.js";
 import { card, heatMap, lengthEdge, named, scale } from "./heat_map.js";
 
 const MOST_WRITTEN = 8; // keys of a map whose cells have room for their numbers
@@ -141,25 +129,22 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     say(read(pointer.pointed?.head < count ? pointer.pointed : { head, cell }, valid));
   }
 
-  /** The names of a cell's query and key, with their positions where these are not the names. */
-  function namesAt(cell) {
-    const places = [Math.floor(cell / numKeys), cell % numKeys], { example } = state;
+  /** The names of a cell's query and key: their positions where these are the names, else what `words` makes of both. */
+  function namesAt(cell, words, plain = (at) => String(at)) {
+    const places = [Math.floor(cell / numKeys), cell % numKeys];
     const [query, key] = [query_names, key_names].map((names, i) => {
-      const name = names[example][places[i]];
-      return name === String(places[i]) ? name : tr("“{name}” (position {at})", { name, at: places[i] });
+      const name = names[state.example][places[i]];
+      return name === String(places[i]) ? plain(name, "qk"[i]) : words(name, places[i]);
     });
     return { query, key };
   }
 
   /** How much of the chosen query's weight the chosen head gives to the chosen key: parts of the headline. */
   function claim(head, cell, valid) {
-    const { example } = state, at = [Math.floor(cell / numKeys), cell % numKeys];
-    const [query, key] = [query_names, key_names].map((names, i) => {
-      const name = names[example][at[i]];
-      return name === String(at[i]) ? "qk"[i] + name : `“${name.replaceAll(" ", "\u00a0")}”`;
-    });
+    const unparted = (name) => `“${name.replaceAll(" ", "\u00a0")}”`;
+    const { query, key } = namesAt(cell, unparted, (name, letter) => letter + name);
     if (!valid) return parts("With no valid key, every weight of every head is *0*");
-    if (at[1] >= valid) return parts("*No head* attends to {key}: it is masked", { key });
+    if (cell % numKeys >= valid) return parts("*No head* attends to {key}: it is masked", { key });
     const told = { head, query, key, share: inPercent(weights[head].data[cell]) };
     return parts("Head {head}: {query} attends to {key} with *{share} %* of its weight", told);
   }
@@ -175,7 +160,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   }
 
   function read({ head, cell }, valid) {
-    const key = cell % numKeys, row = rowOf(weights[head], Math.floor(cell / numKeys)), at = namesAt(cell);
+    const key = cell % numKeys, row = rowOf(weights[head], Math.floor(cell / numKeys));
+    const at = namesAt(cell, (name, at) => tr("“{name}” (position {at})", { name, at }));
     if (!valid) return tr("Head {head}, query {query}: no key is valid, so all weights are 0.", { head, ...at });
     const [weight, largest] = [row[key], Math.max(...row)].map((one) => number(one, 3));
     const told = { head, ...at, weight, largest, sum: number(sumOf(row)) };

@@ -20,39 +20,25 @@ const pointOf = (token, far) => placeOf(token, far).map((x) => x.toFixed(1)).joi
 /** The chord of a weight; those of several heads lie side by side. */
 function chordOf(query, key, head, heads) {
   const aside = 0.045 * (head - (heads - 1) / 2) / Math.max(1, heads / 6), around = (key - query + RING + 6) % RING - 6;
-  if (!around) {
-    return `M${pointOf(query)}C${pointOf(query - .9, .62 + aside)} ${pointOf(query + .9, .62 + aside)} ${
-      pointOf(query)
-    }`;
-  }
-  return `M${pointOf(query)}Q${pointOf(query + around / 2, .74 - .12 * Math.abs(around) + aside)} ${pointOf(key)}`;
+  const start = pointOf(query), beside = [-.9, .9].map((by) => pointOf(query + by, .62 + aside));
+  if (!around) return `M${start}C${beside.join(" ")} ${start}`;
+  return `M${start}Q${pointOf(query + around / 2, .74 - .12 * Math.abs(around) + aside)} ${pointOf(key)}`;
 }
 
+const CHORDS = times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, 0, 1)); // of a head alone
+
 export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, frame }) => {
-  const { counts, ranges, names } = data, kept = unpack(data), test = bytesOf(data.test), isOwn = !ranges.length;
-  const size = kept[`${state.num_heads}.embedding.positions`].columns,
-    isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const shipped = (heads) =>
-    Object.fromEntries(
-      Object.entries(kept).flatMap(([name, part]) =>
-        name.startsWith(`${heads}.`) ? [[name.slice(`${heads}.`.length), part]] : []
-      ),
-    );
-  const parametersOf = Object.fromEntries(
-    [...new Set(Object.keys(kept).map((name) => parseInt(name)))].map((heads) => [heads, shipped(heads)]),
-  );
+  const { counts, ranges, names, shares } = data, kept = unpack(data), test = bytesOf(data.test);
+  const isOwn = !ranges.length, size = kept[`${state.num_heads}.embedding.positions`].columns;
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const parametersOf = {}; // by heads, of what was trained before
+  for (const [name, part] of Object.entries(kept)) {
+    const [heads, ...own] = name.split(".");
+    (parametersOf[heads] ??= {})[own.join(".")] = part;
+  }
   const runs = {}, shownAt = {}, found = new Map(); // what was trained here, by heads; which step is shown; accuracies by state
-  let acting = null,
-    busy = null,
-    seed = 1,
-    stopTraining = () => {},
-    stopJudging = () => {},
-    judged = "",
-    note = "",
-    strands = [],
-    levels = MOST_LEVELS,
-    last = {},
-    isSliced = false;
+  let acting = null, busy = null, seed = 1, judged = "", note = "", strands = [], levels = MOST_LEVELS, last = "";
+  let isSliced = false, stopTraining = () => {}, stopJudging = () => {};
 
   const trained = () => acting ?? state.num_heads, runOf = (heads) => runs[heads]?.length ? runs[heads] : null;
   const letterAt = (i) => tr("{letter} (position {i})", { letter: state.letters[i], i });
@@ -117,105 +103,95 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const [x, y] = placeOf(key, .74);
     return drawn("text", { class: "mark", x, y });
   });
-  const drawing = drawn(
-    "svg",
-    { viewBox: "0 0 400 400", "aria-hidden": true },
-    rest,
-    rim,
-    chords,
-    near,
-    ...dots,
-    ...marks,
-  );
-  const share = element("b"),
-    middle = element("p", { class: "ring-middle" }, share, element("small", {}, tr("all four right")));
-  const knob = element("div", {
-    class: "ring-knob",
-    role: "slider",
-    tabindex: 0,
-    "aria-label": "valid_lens",
-    "aria-valuemin": 1,
-    "aria-valuemax": RING,
-  });
-  const length = element("span", { class: "ring-length" }),
-    legend = element("span", { class: "ring-legend" }, tr("dots: its four neighbours, filled where right"));
-  const ring = element(
-    "div",
-    { class: "ring", onpointerleave: () => point(null) },
-    drawing,
-    middle,
-    ...tokens,
-    knob,
-    length,
-    legend,
-  );
-  const keyed = (node, act) =>
-    node.addEventListener("keydown", (event) => {
-      const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity }[event.key];
-      if (by) (event.preventDefault(), act(by));
-    });
+  const drawing = drawn("svg", { viewBox: "0 0 400 400", "aria-hidden": true });
+  drawing.append(rest, rim, chords, near, ...dots, ...marks);
+  const share = element("b"), fourRight = element("small", {}, tr("all four right"));
+  const middle = element("p", { class: "ring-middle" }, share, fourRight);
+  /** What is dragged from one number to another and moved by arrow keys: `act` hears by how much. */
+  function slider(name, label, [least, most], act) {
+    const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity };
+    const onkeydown = (event) => event.key in by && (event.preventDefault(), act(by[event.key]));
+    const ends = { "aria-valuemin": least, "aria-valuemax": most };
+    return element("div", { class: name, role: "slider", tabindex: 0, "aria-label": label, ...ends, onkeydown });
+  }
   const measure = (valid) => pick({ valid_lens: Math.min(Math.max(valid, 1), RING) });
-  keyed(knob, (by) => measure(state.valid_lens + by));
-  set(knob, { onpointerdown: (event) => knob.setPointerCapture(event.pointerId) });
-  set(knob, {
-    onpointermove: ({ buttons, clientX, clientY }) => {
-      if (!buttons) return;
-      const { left, top, width, height } = ring.getBoundingClientRect();
-      const turn = Math.atan2(clientX - left - width / 2, top + height / 2 - clientY) / 2 / Math.PI;
-      const valid = Math.round((turn + 1) % 1 * RING + .5);
-      if (Math.abs(valid - state.valid_lens) < RING / 2) measure(valid); // the end does not jump over the start
-    },
-  });
+  const knob = slider("ring-knob", "valid_lens", [1, RING], (by) => measure(state.valid_lens + by));
+  const length = element("span", { class: "ring-length" });
+  const legend = element("span", { class: "ring-legend" }, tr("dots: its four neighbours, filled where right"));
+  const ring = element("div", { class: "ring", onpointerleave: () => point(null) }, drawing, middle);
+  ring.append(...tokens, knob, length, legend);
+  const onpointermove = ({ buttons, clientX, clientY }) => {
+    if (!buttons) return;
+    const { left, top, width, height } = ring.getBoundingClientRect();
+    const turn = Math.atan2(clientX - left - width / 2, top + height / 2 - clientY) / 2 / Math.PI;
+    const valid = Math.round((turn + 1) % 1 * RING + .5);
+    if (Math.abs(valid - state.valid_lens) < RING / 2) measure(valid); // the end does not jump over the start
+  };
+  set(knob, { onpointermove, onpointerdown: (event) => knob.setPointerCapture(event.pointerId) });
 
-  // the heads
+  // the heads; of a given model, those that attend to the same neighbour stand together, and have its colour
+  const offNow = () => acting === null ? state.off : [];
+  const isOff = (some) => some.every((head) => offNow().includes(head));
+  /** The heads that attend to each neighbour, two before to two after, if `count` heads are those of a given model. */
+  const sharesOf = (count) => count === state.num_heads ? shares : [];
+  const isByNeighbour = (count) => sharesOf(count).flat().length === count;
+  const flip = (some) => {
+    const rest = state.off.filter((head) => !some.includes(head));
+    pick({ off: isOff(some) ? rest : [...rest, ...some] });
+  };
   const heads = element("div", { class: "ring-heads", onpointerleave: () => point(null) });
-  let cards = [];
+  let cards = [], pairs = [];
   function rebuild(count) {
     const isMany = count > MANY_HEADS;
     levels = isMany ? FEW_LEVELS : MOST_LEVELS;
     strands = times(count, (head) => {
-      const dash = [{}, { "stroke-dasharray": "9 5" }, { "stroke-dasharray": "2 4" }][Math.floor(head / MANY_HEADS)];
+      const kind = isByNeighbour(count) ? shares.findIndex((own) => own.includes(head)) : head % MANY_HEADS;
+      const row = isByNeighbour(count) ? shares[kind].indexOf(head) : Math.floor(head / MANY_HEADS);
+      const colour = `var(--ring-${kind})`, dash = { "stroke-dasharray": [null, "9 5", "2 4"][Math.min(row, 2)] };
       /** A path for each shade of weight, as wide as the weight; plain numbers, since a browser reads these at once. */
       const group = (width, least, most) => {
         const paths = times(levels, (level) => {
           const weight = (level + .5) / levels, opacity = least + (most - least) * weight;
           return drawn("path", { "stroke-width": weight * width, opacity, ...dash });
         });
-        return drawn("g", { class: "strand", "--own": `var(--ring-${head % MANY_HEADS})` }, ...paths);
+        return drawn("g", { class: "strand", "--own": colour }, ...paths);
       };
       return {
+        colour,
         all: isMany ? group(3.5, .15, .6) : group(5, .3, .9),
         own: group(isMany ? 6 : 10, .5, 1),
         mini: group(13, .3, .9),
         lines: times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, head, count)),
-        miniLines: times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, 0, 1)),
       };
     });
     chords.replaceChildren(...strands.map(({ all }) => all));
     near.replaceChildren(...strands.map(({ own }) => own));
+    /** A switch of some heads, and the number that says what is lost without them. */
+    const gate = (own, kind, ...content) => {
+      const worth = content.at(-1), look = { class: kind, "--own": strands[own[0]].colour };
+      const onpointerenter = () => point({ heads: own });
+      return { own, worth, node: button(content, () => flip(own), { ...look, role: "switch", onpointerenter }) };
+    };
     cards = times(count, (head) => {
-      const job = element("span"), worth = element("i");
-      const flip = () =>
-        pick({ off: state.off.includes(head) ? state.off.filter((one) => one !== head) : [...state.off, head] });
-      const map = element(
-        "span",
-        { class: "mini" },
-        drawn("svg", { viewBox: "40 40 320 320", "aria-hidden": true }, strands[head].mini),
-        worth,
-      );
-      const top = element("span", { class: "head-name" }, element("b", {}, String(head)), " ", job);
-      const node = button([top, map], flip, {
-        class: "ring-head",
-        role: "switch",
-        "--own": `var(--ring-${head % MANY_HEADS})`,
-        onpointerenter: () => point({ head }),
-      });
-      return { job, worth, node };
+      const job = element("span"), name = element("span", { class: "head-name" }, element("b", {}, head), " ", job);
+      const map = drawn("svg", { viewBox: "40 40 320 320", "aria-hidden": true }, strands[head].mini);
+      return { ...gate([head], "ring-head", name, map, element("i")), job };
     });
-    set(heads, { "--columns": count < 5 ? Math.min(count, 2) : count < 12 ? 3 : 4 });
-    heads.replaceChildren(...cards.map(({ node }) => node));
+    pairs = sharesOf(count).flatMap((own, i) => {
+      const name = names[ORDER_OF_DOTS[i]];
+      return own.length > 1 ? { ...gate(own, "ring-pair", element("span", {}, name), element("i")), name } : [];
+    });
+    const grouped = pairs.map(({ own, node }) =>
+      element("div", { class: "ring-group" }, node, ...own.map((head) => cards[head].node))
+    );
+    const rest = cards.filter((_, head) => !pairs.some(({ own }) => own.includes(head)));
+    set(heads, { "--columns": pairs.length ? 4 : count < 5 ? Math.min(count, 2) : count < 7 ? 3 : 4 });
+    heads.replaceChildren(...grouped, ...rest.map(({ node }) => node));
   }
-  const headsTitle = element("p", { class: "title" }, tr("Heads. Inside: accuracy lost without it"));
+  const told = shares.length
+    ? tr("Accuracy lost without a head, or without all of a neighbour's heads")
+    : tr("Heads. Inside: accuracy lost without it");
+  const headsTitle = element("p", { class: "title" }, told);
   const options = { 0: tr("as trained"), ...Object.fromEntries(counts.map((count) => [count, manyHeads(count)])) };
   const split = controls({
     split_into: {
@@ -225,52 +201,35 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       write: (value) => ({ split_into: Number(value), off: [] }),
     },
   }, { class: "controls ring-split" });
-  const right = element("div", { class: "ring-right" }, headsTitle, heads, split);
+  const right = element("div", { class: `ring-right ${shares.length ? "shared" : ""}` }, headsTitle, heads, split);
 
   // how many heads, and the training
   const bars = counts.map((count, i) => {
     const words = element("span"), fill = element("i", { class: "fill" }), range = element("i", { class: "range" });
-    const node = button(
-      [words, element("span", { class: "ground-of" }, fill, range), element("b", {}, String(count))],
-      () => touch(count),
-      { class: "heads-bar" },
-    );
+    const ground = element("span", { class: "ground-of" }, fill, range), name = element("b", {}, count);
+    const node = button([words, ground, name], () => touch(count), { class: "heads-bar" });
     const [least, most, kept] = ranges[i] ?? [0, 0, 0];
     return { count, words, least, most, kept, node: set(node, { "--least": least, "--most": most }) };
   });
   roving(bars.map(({ node }) => node), counts.length);
   const barsTitle = element("p", { class: "title" }, tr("num_heads: accuracy (line: five seeds)"));
   const chart = element("div", {}, barsTitle, element("div", { class: "heads-bars" }, ...bars.map(({ node }) => node)));
-  const lines = Object.fromEntries(counts.map((count) => [count, drawn("path")])),
-    marker = drawn("path", { class: "now" });
-  const curves = drawn(
-    "svg",
-    { viewBox: "0 0 100 40", preserveAspectRatio: "none" },
-    drawn("path", { class: "ends", d: "M0,3H100M0,37H100" }),
-    ...Object.values(lines),
-    marker,
-  );
+  const lines = Object.fromEntries(counts.map((count) => [count, drawn("path")]));
+  const marker = drawn("path", { class: "now" }), ends = drawn("path", { class: "ends", d: "M0,3H100M0,37H100" });
+  const curves = drawn("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none" });
+  curves.append(ends, ...Object.values(lines), marker);
   const scale = ["100 %", "0"].map((text) => element("span", {}, text));
-  const scrubber = element(
-    "div",
-    {
-      class: "loss named",
-      role: "slider",
-      tabindex: 0,
-      "aria-label": tr("training step"),
-      "aria-valuemin": 0,
-      "aria-valuemax": STEPS,
-    },
-    curves,
-    ...scale,
-  );
+  const toStep = (by) => scrub((shownAt[trained()] ?? 0) + by);
+  const scrubber = slider("loss named", tr("training step"), [0, STEPS], toStep);
+  scrubber.append(curves, ...scale);
   heed(scrubber, (at) => scrub(Math.round(at * ((runOf(trained())?.length ?? 1) - 1))));
-  keyed(scrubber, (by) => scrub((shownAt[trained()] ?? 0) + by));
-  const go = button(
-      "",
-      () => (acting = null, busy ? (halt(), repaint()) : (choose({ split_into: 0, off: [] }), begin(state.num_heads))),
-    ),
-    when = element("span", { class: "title" });
+  const go = button("", () => {
+    acting = null;
+    if (busy) return (halt(), repaint());
+    choose({ split_into: 0, off: [] });
+    begin(state.num_heads);
+  });
+  const when = element("span", { class: "title" });
   const course = element("div", { class: "ring-course" }, element("p", {}, go, when), scrubber);
   const below = element("div", { class: "ring-below", hidden: isOwn ? "" : null }, chart, course);
 
@@ -279,12 +238,13 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const rate = function* (open) {
       return (yield* countRight(parameters, test, count, state.valid_lens, open)) / test.length;
     };
-    const own = found.get(key) ?? { right: yield* rate(gates), worth: [] };
+    const own = found.get(key) ?? { right: yield* rate(gates), worth: {} };
     found.set(key, own);
     repaint();
-    for (const head of gates.keys()) {
-      if (gates[head] && own.worth[head] === undefined) {
-        own.worth[head] = own.right - (yield* rate(gates.with(head, 0)));
+    const some = [...gates.keys()].map((head) => [head]);
+    for (const heads of [...some, ...pairs.map(({ own }) => own)]) {
+      if (heads.some((head) => gates[head]) && own.worth[heads] === undefined) {
+        own.worth[heads] = own.right - (yield* rate(gates.map((gate, head) => heads.includes(head) ? 0 : gate)));
       }
     }
     own.isDone = true;
@@ -306,23 +266,17 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
 
   function paint() {
-    const own = trained(),
-      run = runOf(own),
-      kept = run?.[shownAt[own]],
-      isSplit = state.split_into && acting === null,
-      count = isSplit ? state.split_into : own;
+    const own = trained(), run = runOf(own), kept = run?.[shownAt[own]], isSplit = state.split_into && acting === null;
+    const count = isSplit ? state.split_into : own, valid = state.valid_lens, off = offNow();
     if (busy && busy !== own) halt();
     if (strands.length !== count) rebuild(count);
-    const parameters = kept ? kept.laid ??= laid(kept.flat, size) : parametersOf[own],
-      valid = state.valid_lens,
-      isActing = acting !== null;
-    const off = isActing ? [] : state.off,
-      gates = times(count, (head) => off.includes(head) ? 0 : 1),
-      row = Uint8Array.from(state.letters, (letter) => LETTERS_OF_RING.indexOf(letter));
+    const parameters = kept ? kept.laid ??= laid(kept.flat, size) : parametersOf[own];
+    const gates = times(count, (head) => off.includes(head) ? 0 : 1);
+    const row = Uint8Array.from(state.letters, (letter) => LETTERS_OF_RING.indexOf(letter));
     const made = forward(parameters, row, count, valid, gates), weights = made.weights[0], answers = answersOf(made);
     const isPlain = !off.length && valid === RING && !isSplit,
       key = [own, kept ? `${kept.step}/${runs[own].seed ??= seed}` : "", count, valid, off].join();
-    if (kept && isPlain && !found.has(key)) found.set(key, { right: kept.accuracy, worth: [] });
+    if (kept && isPlain && !found.has(key)) found.set(key, { right: kept.accuracy, worth: {} });
     const known = found.get(key);
     if (judged !== key + busy && !(known?.isDone)) {
       stopJudging();
@@ -331,18 +285,18 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     }
     set(share, { "aria-busy": busy || !known?.isDone ? true : null });
 
-    const focus = pointer.pointed?.query ?? state.query, lit = pointer.pointed?.head;
-    strands.forEach(({ all, own, mini, lines, miniLines }, head) => {
+    const focus = pointer.pointed?.query ?? state.query, lit = pointer.pointed?.heads;
+    strands.forEach(({ all, own, mini, lines }, head) => {
       const texts = [all, own, mini].map(() => times(levels, () => "")), { data: shares } = weights[head];
       shares.forEach((weight, i) => {
         if (weight < LEAST_CHORD) return;
         const level = Math.min(Math.floor(weight * levels), levels - 1),
           query = Math.floor(i / RING);
         if (gates[head]) texts[query === focus ? 1 : 0][level] += lines[i];
-        texts[2][level] += miniLines[i];
+        texts[2][level] += CHORDS[i];
       });
       [all, own, mini].forEach((group, which) => texts[which].forEach((d, level) => set(group.children[level], { d })));
-      const dim = lit !== undefined && lit !== head;
+      const dim = lit !== undefined && !lit.includes(head);
       for (const group of [all, own]) group.classList.toggle("dim", dim);
     });
     marks.forEach((mark, key) => {
@@ -381,19 +335,24 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     set(length, { text: `valid_lens ${valid}` });
 
     const jobs = weights.map((one) => jobOf(one, count <= MANY_HEADS));
-    cards.forEach(({ job, worth, node }, head) => {
-      const lost = known?.worth[head];
-      set(job, { text: jobs[head].words });
-      set(worth, { text: off.includes(head) ? tr("off") : lost === undefined || busy ? "" : percentOf(lost) });
-      set(node, {
-        "aria-checked": !off.includes(head),
-        "aria-label": tr("head {head}: {job}. Accuracy lost without it: {lost}", {
-          head,
-          job: jobs[head].words,
-          lost: worth.textContent || "?",
-        }),
-      });
-    });
+    const lostOf = (some) => {
+      const lost = known?.worth[some];
+      return isOff(some) ? tr("off") : lost === undefined || busy ? "" : percentOf(lost);
+    };
+    cards.forEach(({ job }, head) => set(job, { text: jobs[head].words }));
+    for (const { own, name, job, worth, node } of [...cards, ...pairs]) {
+      set(worth, { text: lostOf(own) });
+      const told = {
+        head: own[0],
+        heads: own.join(", "),
+        job: name ?? job.textContent,
+        lost: worth.textContent || "?",
+      };
+      const label = name
+        ? tr("heads {heads}: {job}. Accuracy lost without them: {lost}", told)
+        : tr("head {head}: {job}. Accuracy lost without it: {lost}", told);
+      set(node, { "aria-checked": !isOff(own), "aria-label": label });
+    }
     bars.forEach(({ count: heads, words, least, most, kept, node }) => {
       const here = runOf(heads)?.at(-1).accuracy, bar = percentOf(here ?? kept);
       set(words, { text: bar });
@@ -464,6 +423,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       ? parts("*{heads}* learning, step {step}: *{share} right*", told)
       : isShared
       ? parts("*{heads}*, one for each neighbour: *{share} right*", told)
+      : !isSplit && shares.length && shares.every(({ length }) => length === 2)
+      ? parts("*{heads}*, two for each neighbour: *{share} right*", told)
       : count < SHIFTS.length
       ? parts("*{heads}* for four neighbours: *{share} right*", told)
       : parts("*{heads}* of {size} features: *{share} right*", told);
@@ -471,26 +432,18 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     set(share, { text: percentOf(right) });
     if (text === last) return;
     last = text;
-    headline(
-      ...claim,
-      element(
-        "small",
-        {},
-        tr("Each letter on the ring must predict its four neighbours. Colour: head. Width: attention weight."),
-      ),
-    );
+    const task = isByNeighbour(count)
+      ? tr("Each letter must predict its four neighbours. Colour: neighbour. Width: attention weight.")
+      : tr("Each letter on the ring must predict its four neighbours. Colour: head. Width: attention weight.");
+    headline(...claim, element("small", {}, task));
   }
 
   // The opening: one head fails, then four succeed, once the picture is in sight.
   const inSight = new IntersectionObserver(([{ isIntersecting }]) => {
     if (!isIntersecting) return;
     inSight.disconnect();
-    if (acting !== null) {
-      begin(
-        1,
-        () => setTimeout(() => acting !== null && ([acting] = [4], begin(4, () => acting = null)), PAUSE_OF_OPENING),
-      );
-    }
+    const four = () => acting !== null && (acting = 4, begin(4, () => acting = null));
+    if (acting !== null) begin(1, () => setTimeout(four, PAUSE_OF_OPENING));
   }, { threshold: .4 });
   if (data.opens && !isStill) {
     acting = 1;
@@ -501,7 +454,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   return {
     nodes,
     paint,
-    hint: tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j."),
+    hint: isOwn
+      ? tr("Switch off a head and watch the others' numbers. A neighbour's name switches off all its heads.")
+      : tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j."),
     room: [58, 90, 145],
     end,
   };

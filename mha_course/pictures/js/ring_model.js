@@ -1,16 +1,7 @@
 // models/neighbours.py in the browser: its forward pass, its gradients by hand, and its training, in a worker.
 
-import {
-  attentionWeights,
-  indexOfLargest,
-  lengthFor,
-  linear,
-  matrix,
-  mix,
-  rowOf,
-  rowsOf,
-  softmax,
-} from "./attention.js";
+import { attentionWeights, indexOfLargest, lengthFor, linear } from "./attention.js";
+import { matrix, mix, rowOf, rowsOf, softmax } from "./attention.js";
 import { inSlices } from "./elements.js";
 
 export const RING = 12, ALPHABET = 10, SHIFTS = [1, -1, 2, -2]; // how many letters before its reader each answer stands
@@ -206,37 +197,12 @@ export function* training({ numHeads, seed, test }) {
 /** All that `training` needs, as the text of a worker: it cannot import its neighbours. */
 function workerText() {
   const numbers = { RING, ALPHABET, SHIFTS, STEPS, EVERY, BATCH, RATE, FEATURES, READ_OUT };
-  const ours = {
-    shapesOf,
-    laid,
-    forward,
-    dueAt,
-    answersOf,
-    countRight,
-    backLinear,
-    backAttention,
-    backward,
-    randomOf,
-    fresh,
-  };
-  const parts = {
-    matrix,
-    rowOf,
-    rowsOf,
-    lengthFor,
-    softmax,
-    linear,
-    attentionWeights,
-    mix,
-    indexOfLargest,
-    ...ours,
-    training,
-  };
+  const shared = [matrix, rowOf, rowsOf, lengthFor, softmax, linear, attentionWeights, mix, indexOfLargest];
+  const model = [shapesOf, laid, forward, dueAt, answersOf, countRight, backLinear, backAttention, backward];
   const lines = Object.entries(numbers).map(([name, value]) => `const ${name} = ${JSON.stringify(value)};`);
-  lines.push(...Object.entries(parts).map(([name, part]) => `const ${name} = ${part};`));
-  return `${
-    lines.join("\n")
-  }\nonmessage = ({ data }) => { for (const one of training(data)) one && postMessage(one); };`;
+  lines.push(...[...shared, ...model, randomOf, fresh, training].map((part) => `const ${part.name} = ${part};`));
+  lines.push("onmessage = ({ data }) => { for (const one of training(data)) one && postMessage(one); };");
+  return lines.join("\n");
 }
 
 /** Train in a worker, or in slices where a page allows none: `hear(kept)` at each kept step. Returns what ends it. */

@@ -42,11 +42,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const chips = named.map(({ layer, head, name }) =>
     button(name, () => choose({ layer, head }), { class: "chip", title: headAt(layer, head) })
   );
-  const names = element(
-    "div",
-    { class: "tools named", role: "group", "aria-label": tr("heads with a name") },
-    ...chips,
-  );
+  const names = element("div", { class: "tools named", role: "group", "aria-label": tr("heads with a name") });
+  names.append(...chips);
   const grid = element("div", { class: "glyphs", role: "group", "aria-label": tr("all heads"), "--heads": heads });
   const from = element("p", { class: "title" });
 

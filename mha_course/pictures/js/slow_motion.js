@@ -37,9 +37,10 @@ export default picture((shared) => {
       choose({ numbers: { ...state.numbers, [given]: own.with(rowNow(), moved) } });
     }
     let hold = null; // from where a hand drags
-    const onpointerdown = (
-      { target, pointerId, x, y },
-    ) => (target.setPointerCapture(pointerId), hold = [x, y, ...at()]);
+    const onpointerdown = ({ target, pointerId, x, y }) => {
+      target.setPointerCapture(pointerId);
+      hold = [x, y, ...at()];
+    };
     const onpointermove = ({ buttons, x, y }) => {
       const unit = 2 * reach * HALF / INNER / plane.clientWidth;
       if (buttons && hold) move([hold[2] + unit * (x - hold[0]), hold[3] - unit * (y - hold[1])]);
@@ -73,19 +74,10 @@ export default picture((shared) => {
   }
   const planes = (given, features) => times(Math.ceil(features / 2), (pair) => plane(given, 2 * pair, features));
   const bars = times(n, (key) => element("div", { class: "bar-of" }, `k${key}`, element("i", { class: "bar" })));
-  const shares = element(
-    "div",
-    { class: "shares", "aria-hidden": true },
-    element("p", { class: "title" }, "softmax"),
-    ...bars,
-  );
-  const motion = element(
-    "div",
-    { class: "motion" },
-    ...planes(["keys", "queries"], size),
-    shares,
-    ...planes(["values"], width),
-  );
+  const shares = element("div", { class: "shares", "aria-hidden": true }, element("p", { class: "title" }, "softmax"));
+  shares.append(...bars);
+  const motion = element("div", { class: "motion" }, ...planes(["keys", "queries"], size), shares);
+  motion.append(...planes(["values"], width));
 
   const cells = new Map();
   /** A table of numbers that can be pointed at; `name` and its place are a number's address. */
@@ -170,8 +162,8 @@ export default picture((shared) => {
   /** Lines from the causes to the number that they make. */
   function draw(causes, to) {
     const middle = (
-      { offsetLeft, offsetTop, offsetWidth, offsetHeight },
-    ) => [offsetLeft + offsetWidth / 2, offsetTop + offsetHeight / 2];
+      { offsetLeft: x, offsetTop: y, offsetWidth, offsetHeight },
+    ) => [x + offsetWidth / 2, y + offsetHeight / 2];
     const [x, y] = to ? middle(to) : [];
     const lines = causes.map((address) => middle(cells.get(address).node)).map(([a, b]) =>
       `M${a},${b}C${(a + x) / 2},${b} ${(a + x) / 2},${y} ${x},${y}`
@@ -186,20 +178,14 @@ export default picture((shared) => {
     const text = ([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`;
     for (const { kind, row, from, at, line, dot, tip } of vectors) {
       const own = at(), [x, y] = place(own), far = Math.hypot(x, y) || 1, isValid = kind === "q" || row < valid;
-      const [a, b] = place([made[from] ?? 0, made[from + 1] ?? 0]), [u, v] = far > 1 ? [x / far, y / far] : [0, -1];
-      const head = `M${text([x - 9 * u - 5 * v, y - 9 * v + 5 * u])}L${text([x, y])}L${
-        text([x - 9 * u + 5 * v, y - 9 * v - 5 * u])
-      }`;
-      set(line, {
-        d: kind === "v" ? `M${text([x, y])}L${text([a, b])}` : `M0,0L${text([x, y])}${far > 9 && isValid ? head : ""}`,
-      });
+      const [u, v] = far > 1 ? [x / far, y / far] : [0, -1], tipAt = text([x, y]);
+      const [left, right] = [1, -1].map((side) => text([x - 9 * u - 5 * side * v, y - 9 * v + 5 * side * u]));
       set(dot, { cx: x, cy: y });
       if (kind === "v") {
-        set(line, {
-          "--w": weight[row].toFixed(3),
-          "stroke-width": step < FIRST.v || !weight[row] ? 0 : 1 + 9 * weight[row],
-        });
-      }
+        const d = `M${tipAt}L${text(place([made[from] ?? 0, made[from + 1] ?? 0]))}`;
+        const thick = step < FIRST.v || !weight[row] ? 0 : 1 + 9 * weight[row];
+        set(line, { d, "--w": weight[row].toFixed(3), "stroke-width": thick });
+      } else set(line, { d: `M0,0L${tipAt}${far > 9 && isValid ? `M${left}L${tipAt}L${right}` : ""}` });
       line.classList.toggle("masked", !isValid);
       tip.classList.toggle("hatched", !isValid);
       set(tip, { "--x": x / HALF, "--y": y / HALF, "--u": u, "--v": v }); // its name stands beyond it
