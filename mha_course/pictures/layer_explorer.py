@@ -267,9 +267,11 @@ def _of_the_same_maps(layer: nn.Module) -> MultiHeadAttention:
             f"{', '.join(MAPS)}, got {type(layer).__name__}; of any other, LayerExplorer.of_maps shows the maps"
         )
     W_q, W_k, W_v, W_o = linear_maps(layer, MAPS)
-    sizes = {"query_size": W_q.in_features, "key_size": W_k.in_features, "value_size": W_v.in_features}
     with torch.random.fork_rng(devices=()):
-        same = MultiHeadAttention(W_o.out_features, num_heads_of(layer), bias=W_q.bias is not None, **sizes)
+        same = MultiHeadAttention(
+            W_o.out_features, num_heads_of(layer), bias=W_q.bias is not None,
+            query_size=W_q.in_features, key_size=W_k.in_features, value_size=W_v.in_features,
+        )  # fmt: skip
     for name in ("W_q", "W_k"):
         getattr(same, name).load_state_dict(getattr(layer, name).state_dict())
     return same
