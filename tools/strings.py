@@ -15,7 +15,7 @@ from tools.notebooks import NOTEBOOKS
 
 ROOT = NOTEBOOKS.parent
 COURSE = ROOT / "mha_course"  # mha_lib knows no language
-OF_NOTEBOOK_00 = ("transpose_qkv", "layer_by_formula", "layer_with_head_mask", "covering_head", "five_heads")
+OF_NOTEBOOK_00 = ("transpose_qkv", "layer_by_formula", "layer_with_head_mask", "covering_head", "four_heads")
 IN_JS = re.compile(r'\b(?:tr|parts)\(\s*"((?:[^"\\]|\\.)*)"')
 
 

@@ -1,4 +1,4 @@
-"""The exercises on trained heads: which head covers for another (00), and which five can go (07)."""
+"""The exercises on trained heads: which head covers for another, which four of eight can go (00), which five (07)."""
 
 import functools
 import itertools
@@ -13,9 +13,18 @@ from mha_course.checking.running import MistakeError, NotYetError
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.models import find_task, shipped_model
+from mha_course.models.ring_lab import NUM_HEADS, right_without, ring_lab
 
 BEST = 0.915  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 07
 ENOUGH = 0.905
+PAIRS = {  # of the ring's laboratory: neighbour → the two heads that attend to it
+    "one before": (1, 3),
+    "one after": (0, 5),
+    "two before": (2, 6),
+    "two after": (4, 7),
+}
+FIRST_BY_NUMBER = {0, 1, 2, 3}  # what leave-one-out removes, as all its costs are 0
+FOUR_ENOUGH = 0.99
 SHAPE = (2, 6)
 ALL_HEADS = [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
 
@@ -92,6 +101,52 @@ def covering_head(cost, head, others):
     Source: the interaction of two players; M. Grabisch, M. Roubens, 1999.
     """
     return max(others, key=lambda other: cost([head, other]) - cost([other]))
+
+
+def one_of_each_pair():
+    return [0, 1, 2, 4]
+
+
+@judged(
+    right=one_of_each_pair,
+    idea="Every neighbour needs one of the two heads that attend to it.",
+    begin="Begin with one head, and measure the others again with this head removed.",
+)
+def four_heads(answer: list) -> str:
+    """Check four heads that a learner would remove from the ring's laboratory, by its accuracy without them.
+
+    answer: four heads, whole numbers from 0 to 7. At least 0.99 of the answers on other rows must stay right.
+    """
+    chosen = four_from(answer)
+    right = right_without(ring_lab(), sorted(chosen))
+    told = [tr("{share} of the answers are still right.", share=f"{right.mean():.3f}")]
+    if right.mean() >= FOUR_ENOUGH:
+        return told[0]
+    for share, (neighbour, pair) in zip(right.tolist(), PAIRS.items(), strict=True):
+        if chosen.issuperset(pair):
+            words = {"a": pair[0], "b": pair[1], "neighbour": tr(neighbour), "share": f"{share:.2f}"}
+            told.append(
+                tr("Both heads of a pair are gone, {a} and {b}: of “{neighbour}”, only {share} stays right.", **words)
+            )
+    if chosen == FIRST_BY_NUMBER:
+        told.append(
+            tr("Leave-one-out removes these four, because all its costs are 0. Measure again after each removal.")
+        )
+    raise MistakeError(sentences([*told, tr("At least {share} is needed.", share=FOUR_ENOUGH)]))
+
+
+def four_from(answer: Any) -> set[int]:
+    """Convert a learner's answer to a set of four heads, or raise a ``MistakeError``."""
+    answer = plain(answer).tolist() if isinstance(answer, torch.Tensor) else answer
+    if not isinstance(answer, list | tuple | set):
+        raise MistakeError(tr("A list of four heads is needed; this is {given}.", given=kind_of(answer)))
+    if any(head is ... for head in answer):
+        raise NotYetError(tr("Put a head in the place of each `...`."))
+    if not all(isinstance(head, int) and head in range(NUM_HEADS) for head in answer):
+        raise MistakeError(tr("Four heads are needed, each a whole number from 0 to 7."))
+    if len(answer) != 4 or len(set(answer)) != 4:
+        raise MistakeError(tr("Four different heads are needed; these are {count}.", count=len(set(answer))))
+    return set(answer)
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import traitlets
 from torch import Tensor, nn
 
 from mha_course.language import Said, english, sentences, tr
+from mha_course.models.any_layer import MAPS, linear_maps, num_heads_of
 from mha_course.models.shipped import shipped_model
 from mha_course.models.tasks import find_task
 from mha_course.models.transformer import Encoder
@@ -33,7 +34,8 @@ class LayerExplorer(LivePicture):
     With another number of heads the layer's projections are split anew, and not trained anew.
 
     Args:
-        layer: its W_q and W_k are used; it is left as it is. An ``nn.MultiheadAttention`` will do.
+        layer: its W_q and W_k are used; it is left as it is. An ``nn.MultiheadAttention`` will do, and any other layer
+            with ``num_heads`` and the linear maps ``W_q, W_k, W_v, W_o``, such as a learner's.
         queries, keys: (batch, num_queries, query_size) and (batch, num_keys, key_size).
         query_names, key_names: names of the tokens, a list for each sequence; left out, their positions.
         accuracies: the accuracy of the layer's model by ``num_heads``, with the weights split, not trained anew, as
@@ -48,6 +50,7 @@ class LayerExplorer(LivePicture):
             Left out, head and cell are where one head's weight exceeds most that of all others.
 
     Raises:
+        TypeError: ``layer`` is of another kind.
         ValueError: queries or keys have a shape that does not fit, or there are not as many names as tokens.
     """
 
@@ -60,7 +63,7 @@ class LayerExplorer(LivePicture):
 
     def __init__(
         self,
-        layer: MultiHeadAttention | nn.MultiheadAttention,
+        layer: nn.Module,
         queries: Tensor,
         keys: Tensor,
         *,
@@ -74,10 +77,7 @@ class LayerExplorer(LivePicture):
             with torch.random.fork_rng(devices=()):
                 layer = from_torch(layer)
         if not isinstance(layer, MultiHeadAttention):
-            raise TypeError(
-                f"layer must be a MultiHeadAttention or an nn.MultiheadAttention, got {type(layer).__name__}; of any "
-                "other, LayerExplorer.of_maps shows the maps"
-            )
+            layer = _of_the_same_maps(layer)
         for name, X, projection in (("queries", queries, layer.W_q), ("keys", keys, layer.W_k)):
             if X.dim() != 3 or X.shape[-1] != projection.in_features or not X.numel():
                 size = projection.in_features
@@ -257,6 +257,24 @@ class LayerExplorer(LivePicture):
         if others == 1:
             return tr("In the other head: {share} %.", **told)
         return tr("In the {others} other heads: at most {share} %.", **told)
+
+
+def _of_the_same_maps(layer: nn.Module) -> MultiHeadAttention:
+    """Return a layer of the library that projects queries and keys as a layer of another class, such as a learner's."""
+    if not all(isinstance(getattr(layer, name, None), nn.Linear) for name in MAPS):
+        raise TypeError(
+            "layer must be a MultiHeadAttention, an nn.MultiheadAttention or a layer with the linear maps "
+            f"{', '.join(MAPS)}, got {type(layer).__name__}; of any other, LayerExplorer.of_maps shows the maps"
+        )
+    W_q, W_k, W_v, W_o = linear_maps(layer, MAPS)
+    with torch.random.fork_rng(devices=()):
+        same = MultiHeadAttention(
+            W_o.out_features, num_heads_of(layer), bias=W_q.bias is not None,
+            query_size=W_q.in_features, key_size=W_k.in_features, value_size=W_v.in_features,
+        )  # fmt: skip
+    for name in ("W_q", "W_k"):
+        getattr(same, name).load_state_dict(getattr(layer, name).state_dict())
+    return same
 
 
 def numbers_of_heads(size: int) -> list[int]:

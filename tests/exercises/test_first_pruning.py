@@ -1,5 +1,6 @@
 """Which head covers for another: a wrong answer is shown the costs from which the right one can be worked out."""
 
+import itertools
 import re
 
 import pytest
@@ -74,3 +75,46 @@ def test_a_choice_is_told_nothing_that_a_good_one_contradicts(removed, told):
 def test_the_five_cheapest_heads_of_the_table_are_told_to_measure_again():
     text = exercises.five_heads([(1, 1), (0, 0), (1, 2), (1, 3), (1, 5)]).text
     assert "These five cost least one by one. Measure again after each removal." in text and "0.893" in text
+
+
+ONE_OF_EACH_PAIR = list(itertools.product((1, 3), (0, 5), (2, 6), (4, 7)))
+
+
+@pytest.mark.parametrize("four", ONE_OF_EACH_PAIR)
+def test_one_of_each_pair_may_go(four):
+    verdict = exercises.four_heads(list(four))
+    assert verdict and verdict.text.endswith("of the answers are still right.")
+
+
+@pytest.mark.parametrize(
+    ("four", "told"),
+    [
+        ([1, 3, 2, 4], ["1 and 3: of “one before”, only 0."]),
+        ([7, 5, 0, 4], ["0 and 5: of “one after”, only 0.1", "4 and 7: of “two after”, only 0.1"]),
+    ],
+)
+def test_a_pair_that_is_gone_is_named_with_what_is_left_of_its_neighbour(four, told):
+    verdict = exercises.four_heads(four)
+    assert verdict.state == "wrong" and verdict.text.count("Both heads of a pair are gone") == len(told)
+    assert all(words in verdict.text for words in told) and "Leave-one-out" not in verdict.text
+
+
+def test_the_choice_of_leave_one_out_is_recognised():
+    text = exercises.four_heads((3, 2, 1, 0)).text
+    assert "Leave-one-out removes these four" in text and "Both heads of a pair are gone, 1 and 3" in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "told"),
+    [
+        (4, "wrong", "A list of four heads is needed"),
+        ([0, 1, 2], "wrong", "Four different heads are needed; these are 3."),
+        ([0, 1, 2, 2], "wrong", "Four different heads are needed; these are 3."),
+        ([0, 1, 2, 8], "wrong", "each a whole number from 0 to 7"),
+        ([(0, 1), 2, 3, 4], "wrong", "each a whole number from 0 to 7"),
+        ([0, 1, ..., 4], "not yet", "Put a head in the place of each"),
+    ],
+)
+def test_what_is_no_choice_of_four_heads_is_told_so(answer, state, told):
+    verdict = exercises.four_heads(answer)
+    assert verdict.state == state and told in verdict.text

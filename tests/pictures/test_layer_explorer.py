@@ -6,7 +6,7 @@ import pytest
 import torch
 import traitlets
 
-from mha_course import pictures
+from mha_course import exercises, pictures
 from mha_course.models.shipped import shipped_model
 from mha_course.models.tasks import find_task
 from mha_course.pictures.layer_explorer import accuracies_when_split
@@ -31,6 +31,16 @@ def test_weights_are_those_of_the_readers_layer():
     explorer.num_heads = 6
     assert explorer.weights().shape == (3, 6, 2, 5)
     assert layer.num_heads == 3, "the reader's layer stays as it is"
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_of_another_class_is_shown_with_its_own_weights(bias):
+    torch.manual_seed(1)
+    layer, X = exercises.my_layer()(12, 3, bias=bias), torch.randn(2, 5, 12)
+    with torch.no_grad():
+        layer(X, X, X, torch.tensor([5, 3]))
+    explorer = pictures.LayerExplorer(layer, X, X, valid_lens=[5, 3])
+    torch.testing.assert_close(explorer.weights(), layer.attention_weights)
 
 
 def test_it_opens_where_one_head_outdoes_all_others():
