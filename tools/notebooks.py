@@ -117,8 +117,9 @@ def execute(notebook, folder, env, kernel_manager_class=OwnKernel):
 
 
 def clean_environment():
-    """Environment variables for one thread, and for notebooks that neither read nor change anybody's kept work."""
-    return os.environ | {"OMP_NUM_THREADS": "1", "MHA_SOLUTIONS": "off"}
+    """Environment variables for one thread, for notebooks that neither read nor change anybody's kept work, and for saved
+    pages that show the complete class of 00."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "MHA_PROGRESS": "off", "MHA_SOLUTIONS": ""}
 
 
 def set_ids(cells, stem):

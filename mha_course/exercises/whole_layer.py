@@ -87,8 +87,8 @@ class CompleteAttention(nn.Module):
 def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
     """Check a learner's multi-head attention class: its output, valid lengths, and the attention weights it stores.
 
-    The class is made by Layer(num_hiddens, num_heads, bias=…), with or without a dropout rate, and called
-    with (queries, keys, values, valid_lens).
+    The class is made by Layer(num_hiddens, num_heads, bias=…), with or without a dropout rate, whatever the order of
+    the two, and called with (queries, keys, values, valid_lens).
     """
     verdict = with_steps(Layer, head_mask=False)
     if not verdict:
@@ -124,12 +124,11 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
         raise NotYetError(tr("Put your code in the place of the dots, then run both cells."))
     promises = PROMISES + ("dropout",) * head_mask
-    if not takes_dropout(Layer):
-        if head_mask:
-            raise NotYetError(
-                tr("Step {step}: {text}", step=7, text=tr("`__init__` takes no `dropout`. Add it behind `num_heads`."))
-            )
-        Layer = with_ignored_dropout(Layer)
+    if head_mask and not takes_dropout(Layer):
+        raise NotYetError(
+            tr("Step {step}: {text}", step=7, text=tr("`__init__` takes no `dropout`. Add it behind `num_heads`."))
+        )
+    Layer = made_by_name(Layer)
     verdict = check_layer(Layer, head_mask=head_mask, promises=promises)
     if verdict.about == "head_mask" and not (earlier := check_layer(Layer, promises=promises)):
         verdict = earlier
@@ -140,18 +139,25 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
 
 
 def takes_dropout(Layer: type) -> bool:
-    """Return whether a class can be made with a third argument that is not ``bias``, as a dropout rate is."""
-    kinds = inspect.Parameter
-    parameters = [p for p in inspect.signature(Layer).parameters.values() if p.kind != kinds.VAR_KEYWORD]
-    names = [p.name for p in parameters if p.kind != kinds.KEYWORD_ONLY or p.name == "dropout"]
+    """Return whether a class can be made with a dropout rate: an argument after the first two that is not ``bias``."""
+    names = [name for name, p in inspect.signature(Layer).parameters.items() if p.kind != p.VAR_KEYWORD]
     return len(names) != 2 and names[2:] != ["bias"]
 
 
-def with_ignored_dropout(Layer: Any) -> type[nn.Module]:
-    """Return a subclass of ``Layer`` that is made with a dropout rate as well, and does not hand it on."""
+def made_by_name(Layer: Any) -> type[nn.Module]:
+    """Return a subclass of ``Layer`` that is made as ``check_layer`` does, in whatever order ``Layer`` takes its options.
+
+    ``dropout`` and ``bias`` are handed on by name: a rate only if ``Layer`` takes one, ``bias`` as it is given, and as
+    False where ``Layer`` insists on it. A class whose third argument has another name is left as it is.
+    """
+    parameters = {name: p for name, p in inspect.signature(Layer).parameters.items() if p.kind != p.VAR_KEYWORD}
+    if [*parameters][2:3] not in ([], ["bias"], ["dropout"]):
+        return Layer
+    fixed = {"bias": False} if "bias" in parameters and parameters["bias"].default is inspect.Parameter.empty else {}
 
     def __init__(self, num_hiddens, num_heads, dropout=0.0, **options):
-        Layer.__init__(self, num_hiddens, num_heads, **options)
+        rate = {"dropout": dropout} if "dropout" in parameters else {}
+        Layer.__init__(self, num_hiddens, num_heads, **fixed | rate | options)
 
     return type(Layer.__name__, (Layer,), {"__init__": __init__})
 

@@ -196,6 +196,26 @@ def test_the_code_of_a_line_that_raises_names_no_step():
     assert verdict.state == "wrong" and verdict.text.startswith("The layer could not be called: NameError"), verdict
 
 
+@pytest.mark.parametrize(
+    "signature",
+    ["bias=False, dropout=0.0", "dropout, bias", "bias", "bias, dropout=0.0", "*, bias=False", "rate=0.0, bias=False",
+     "*, dropout=0.0, bias=False", "**options"],
+)  # fmt: skip
+def test_a_class_from_memory_may_take_its_options_in_any_order(signature):
+    options = "bias=options.get('bias', False)" if "options" in signature else "bias=bias"
+    changes = [("num_heads, dropout=0.0, bias=False", f"num_heads, {signature}"), ("bias=bias", options)]
+    Layer = written(*changes, ("nn.Dropout(dropout)", "nn.Dropout(0)"), (", head_mask=None", ""), ("head_mask is", "0 <"))
+    verdict = exercises.layer_by_formula(Layer)
+    assert verdict, verdict
+    wrong = written(*changes, ("nn.Dropout(dropout)", "nn.Dropout(0)"), (f" / {SCALE}", ""))
+    assert exercises.layer_by_formula(wrong).text.startswith("Step 4:")
+
+
+@pytest.mark.parametrize("signature", ["bias=False, dropout=0.0", "*, dropout=0.0, bias=False"])
+def test_the_second_step_takes_dropout_wherever_it_stands(signature):
+    assert exercises.layer_with_head_mask(written(("dropout=0.0, bias=False", signature)))
+
+
 @pytest.mark.parametrize("signature", ["num_heads, bias=False", "num_heads, *, bias=False", "num_heads"])
 def test_the_first_step_asks_for_no_dropout_in_the_signature_and_the_second_does(signature):
     changes = [("num_heads, dropout=0.0, bias=False", signature), ("nn.Dropout(dropout)", "nn.Identity()")]
