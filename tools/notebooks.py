@@ -117,8 +117,10 @@ def execute(notebook, folder, env, kernel_manager_class=OwnKernel):
 
 
 def clean_environment():
-    """Environment variables for one thread, for notebooks that neither read nor change anybody's kept work, and for saved
-    pages that show the complete class of 00."""
+    """Environment variables for one thread, and for notebooks that neither read nor change anybody's kept work.
+
+    Worked answers are on: the saved page of 00 shows its complete class.
+    """
     return os.environ | {"OMP_NUM_THREADS": "1", "MHA_PROGRESS": "off", "MHA_SOLUTIONS": ""}
 
 

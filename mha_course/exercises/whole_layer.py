@@ -145,7 +145,7 @@ def takes_dropout(Layer: type) -> bool:
 
 
 def made_by_name(Layer: Any) -> type[nn.Module]:
-    """Return a subclass of ``Layer`` that is made as ``check_layer`` does, in whatever order ``Layer`` takes its options.
+    """Return a subclass of ``Layer`` that is made with a rate and a bias, in whatever order ``Layer`` takes them.
 
     ``dropout`` and ``bias`` are handed on by name: a rate only if ``Layer`` takes one, ``bias`` as it is given, and as
     False where ``Layer`` insists on it. A class whose third argument has another name is left as it is.
