@@ -204,7 +204,9 @@ def test_the_code_of_a_line_that_raises_names_no_step():
 def test_a_class_from_memory_may_take_its_options_in_any_order(signature):
     options = "bias=options.get('bias', False)" if "options" in signature else "bias=bias"
     changes = [("num_heads, dropout=0.0, bias=False", f"num_heads, {signature}"), ("bias=bias", options)]
-    Layer = written(*changes, ("nn.Dropout(dropout)", "nn.Dropout(0)"), (", head_mask=None", ""), ("head_mask is", "0 <"))
+    Layer = written(
+        *changes, ("nn.Dropout(dropout)", "nn.Dropout(0)"), (", head_mask=None", ""), ("head_mask is not None", "False")
+    )
     verdict = exercises.layer_by_formula(Layer)
     assert verdict, verdict
     wrong = written(*changes, ("nn.Dropout(dropout)", "nn.Dropout(0)"), (f" / {SCALE}", ""))

@@ -35,18 +35,20 @@ PATH_OF_A_MACHINE = r"(?<![\w.:/])(?:/[\w.-]+){2,}|\b[A-Z]:\\\w+"
 
 def framed(notebook, path):
     """Title, goal and minutes come first, a summary last; both ends link the notebooks before and after this one."""
+    begins = [place for place, cell in enumerate(notebook.cells) if re.search(r"(?m)^## ", prose(cell))]
+    opening = notebook.cells[: begins[0] + 1] if begins else notebook.cells
     for pattern, what in OPENING.items():
-        if not re.search(pattern, prose(notebook.cells[0])):
-            yield f"the first cell has no line '{what}'"
+        if not re.search(pattern, "\n".join(map(prose, opening))):
+            yield f"before the first section, there is no line '{what}'"
     headings = re.findall(r"(?m)^## (.+)$", "\n".join(map(prose, main_line.main_line(notebook).cells)))
     if "Summary" not in headings[-3:]:
         yield "'## Summary' is not among the last three headings of the main line"
     notebooks = sorted(path.parent.glob("[0-9][0-9]_*.ipynb"))
     here = notebooks.index(path)
-    for where, cell in (("first", notebook.cells[0]), ("last", notebook.cells[-1])):
+    for where, cells in (("what comes before the first section", opening), ("the last cell", notebook.cells[-1:])):
         for neighbour in notebooks[max(here - 1, 0) : here] + notebooks[here + 1 : here + 2]:
-            if neighbour.name not in links(cell):
-                yield f"the {where} cell does not link {neighbour.name}"
+            if not any(neighbour.name in links(cell) for cell in cells):
+                yield f"{where} does not link {neighbour.name}"
 
 
 def in_small_steps(notebook, path):
