@@ -164,6 +164,22 @@ class LayerCalls:
         return safely(call)
 
     @functools.cached_property
+    def wide(self) -> tuple | None:
+        """A call with heads of more features than keys, and its output, of which weights are read; None if it raises.
+        Matrices are small, so that no weight is almost 0.
+        """
+
+        def call() -> tuple:
+            layer, X = self.handed.build(self.handed.num_heads, 8), self.handed.sequences(4, 5, 8)
+            with torch.no_grad():
+                for matrix in (part for part in layer.parameters() if part.dim() > 1):
+                    matrix *= 0.3
+            lengths = torch.full((4,), 5)
+            return self.handed.trial(layer, X, lengths), self.handed.output(layer, X, lengths)[0]
+
+        return safely(call)
+
+    @functools.cached_property
     def looks_ahead(self) -> bool | None:
         """Whether a later token changes an earlier output of self-attention, as in no causal layer; None for others."""
 

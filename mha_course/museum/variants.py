@@ -31,7 +31,7 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said: dict[str, Any] = {TIMES: None, FIXED: None}
+    said: dict[str, Any] = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK])
     for _, members, wrong in variants(residual=False):
         said |= dict.fromkeys(part for words, _ in members for word in words for part in word)
         said |= dict.fromkeys(part for _, text, _ in wrong for part in text)
@@ -205,6 +205,7 @@ TURNS: Named = [
 ]
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
 NORMS: Named = [*(((OF_HEADS, name), norm) for name, norm in OF_TOKENS), ((OF_ALL, "RMSNorm"), of_all_heads)]
+NORMS += [((OF_HEADS, "RMSNorm"), functools.partial(rms_norm, eps=0))]  # as cosines have it
 FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
 BIASES: Named = [
     (FALLING, functools.partial(sloped, steps=steps, is_signed=is_signed))
@@ -214,7 +215,12 @@ BIASES: Named = [
 BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"
 ADDED = ("its input added (a residual)",)  # alone it is no variant: ``residual=True`` says so
-TIMES, FIXED = "scores times {}", "scores times {} in place of 1/√d"  # the factor is fitted
+TIMES, FIXED, COSINES = (  # the factor is fitted
+    "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
+)  # fmt: skip
+UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"  # read from weights
+BY_STEP, BY_PAIR = "a bias by i − j", "a bias for each pair of positions"
+SINK = "a sink: below the fraction bar of the softmax, one more number for each head"
 WRONG_BIASES: Named = [
     ((text,), functools.partial(sloped, steps=of_heads, sign=sign))
     for steps in (slopes, even_slopes)
