@@ -270,8 +270,8 @@ class Search:
                 "values that are all equal come out as they should."
             )
         call, output = self.calls.even or (None, None)
-        told = (of_equal_values(changed(call, way), output) for way in self.ways if call and self.groups)
-        return next(filter(None, told), "")
+        sentences = (of_equal_values(changed(call, way), output) for way in self.ways if call and self.groups)
+        return next(filter(None, sentences), "")
 
 
 def in_variant(words: tuple, mistake: str) -> str:

@@ -49,8 +49,9 @@ def in_parts(calls: list[tuple[tuple, tuple]], output: Tensor) -> str:
     """
     heads: list[Tensor] = []
     scores: list[Tensor] = []
-    for _, (*others, given) in calls:
-        formula(*others, {**given, "turn": noting(heads, given.get("turn")), "bias": noting(scores)})
+    for _, trial in calls:
+        given = trial[9]
+        formula(*(*trial[:9], {**given, "turn": noting(heads, given.get("turn")), "bias": noting(scores)}))
     if not calls:
         return ""
     weights = outputs_of_heads(calls[0][1], output) @ torch.linalg.pinv(heads[2].double())
