@@ -144,9 +144,7 @@ class HandedLayer:
         return tr("It is called as layer({inputs}).", inputs=f"{SEQUENCES[self.num_inputs]}{lengths}{gates}")
 
     def makes(self) -> tuple[list[int], list[tuple], list[str], list[str], bool]:
-        """Numbers of heads for which it can be made, errors of the others, what ``forward`` takes and needs, and
-        whether there is a layer of torch in it.
-        """
+        """Heads for which it can be made, other errors, what ``forward`` takes and needs, and if torch's layer is in it."""
         heads, errors, names, required, is_torchs = [], [], [], [], False
         for number in HEADS:
             try:

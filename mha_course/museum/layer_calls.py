@@ -155,11 +155,11 @@ class LayerCalls:
         """A call in which all values are equal, and its output; None if that raises an error."""
 
         def call() -> tuple:
-            layer, X = self.drawn()
+            layer, X = self.handed.build(self.handed.num_heads, 4), self.handed.sequences(8, 4, 4)
             equal = X[2][:, :1].repeat(1, 4, 1)
             X = [equal if part is X[2] else part for part in X]
-            output, _ = self.handed.output(layer, X, torch.tensor([4, 3]))
-            return self.handed.trial(layer, X, torch.tensor([4, 4])), output
+            output, _ = self.handed.output(layer, X, torch.tensor([4, 3] * 4))
+            return self.handed.trial(layer, X, torch.full((8,), 4)), output
 
         return safely(call)
 

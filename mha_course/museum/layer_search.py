@@ -245,7 +245,7 @@ class Search:
         """Return the words for a row of ``known``, perhaps in a variant, and its part; None if there is none."""
         groups = [] if alone else self.right_in_values or self.groups
         rows = [row for group in groups for row in group[1] if group[0] is groups[0][0] or len(row[0]) < 2]
-        rows = [row for row in rows if not any(RARE & {*word} for word in row[0])]
+        rows = without_rare(rows)
         for way in self.ways:
             programs = [row for row in known if self.may_be(way, row[1])]
             for (words, _), text, _ in self.explained(way, [*PLAIN, *rows], programs):
@@ -260,7 +260,10 @@ class Search:
         """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
         wide = self.calls.wide if self.groups else None
         for (around, members, _), way in itertools.product(self.right_in_values or self.groups[:1], self.likely):
-            rows = [*PLAIN * (around is self.groups[0][0]), *(row for row in members if FALLING not in row[0])]
+            rows = [
+                *PLAIN * (around is self.groups[0][0]),
+                *(row for row in without_rare(members) if FALLING not in row[0]),
+            ]
             calls = [(words, changed(wide[0], [*way, change])) for words, change in rows] if wide else []
             if wide and (told := in_parts(calls, wide[1])):
                 return told
@@ -272,6 +275,11 @@ class Search:
         call, output = self.calls.even or (None, None)
         sentences = (of_equal_values(changed(call, way), output) for way in self.ways if call and self.groups)
         return next(filter(None, sentences), "")
+
+
+def without_rare(rows: list[tuple]) -> list[tuple]:
+    """Select the variants in which mistakes are known, by their words, which come first in a row."""
+    return [row for row in rows if not any(RARE & {*word} for word in row[0])]
 
 
 def in_variant(words: tuple, mistake: str) -> str:

@@ -38,7 +38,7 @@ def of_equal_values(trial: tuple, output: Tensor) -> str:
     clear = right.abs() > 0.1 * right.abs().max()
     gates = (own / right)[clear][right[clear].argsort()]
     is_activation = bool((gates.diff() > -0.02).all())  # a function of the output itself, such as GELU or SiLU
-    return tr(GATE) if gates.min() > -0.02 and gates.max() < 1.02 and not is_activation else ""
+    return tr(GATE) if gates.min() > -0.02 and gates.max() < 1.02 and gates.std() > 0.15 and not is_activation else ""
 
 
 def in_parts(calls: list[tuple[tuple, tuple]], output: Tensor) -> str:

@@ -44,6 +44,7 @@ def variants(residual: bool) -> list[tuple[Callable, Members, Wrong]]:
     ``residual`` is whether the input is taken off again.
     """
     groups: list[tuple[Callable, Members, Wrong]] = []
+    exact = functools.partial(rms_norm, eps=0)  # as cosines have it
     for name, before, after in around(residual):
         within, own = functools.partial(varied, before=before, after=after), (name,) if name else ()
         members: Members = []
@@ -53,6 +54,8 @@ def variants(residual: bool) -> list[tuple[Callable, Members, Wrong]]:
             if words not in ((), (ADDED,)) and not (bias and (turn or norm)):
                 change = one_by_one(norm, turn)
                 members.append((words, functools.partial(within, turn=each(change, change), bias=bias)))
+        if not name:
+            members.append((((OF_HEADS, "RMSNorm"),), functools.partial(within, turn=each(exact, exact))))
         wrong: Wrong = [((*w, *own), text, functools.partial(within, turn=turn)) for w, text, turn in wrong_heads()]
         wrong += [(own, text, functools.partial(within, bias=bias)) for text, bias in WRONG_BIASES]
         wrong += [((), UNEVEN, lambda trial, within=within: (trial[0], *within(trial)[1:]))] if before else []
@@ -205,7 +208,6 @@ TURNS: Named = [
 ]
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
 NORMS: Named = [*(((OF_HEADS, name), norm) for name, norm in OF_TOKENS), ((OF_ALL, "RMSNorm"), of_all_heads)]
-NORMS += [((OF_HEADS, "RMSNorm"), functools.partial(rms_norm, eps=0))]  # as cosines have it
 FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
 BIASES: Named = [
     (FALLING, functools.partial(sloped, steps=steps, is_signed=is_signed))
