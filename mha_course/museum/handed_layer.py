@@ -144,7 +144,7 @@ class HandedLayer:
         return tr("It is called as layer({inputs}).", inputs=f"{SEQUENCES[self.num_inputs]}{lengths}{gates}")
 
     def makes(self) -> tuple[list[int], list[tuple], list[str], list[str], bool]:
-        """Heads for which it can be made, other errors, what ``forward`` takes and needs, and if torch's layer is in it."""
+        """Heads for which it can be made, other errors, what ``forward`` takes and needs, whether it uses torch's."""
         heads, errors, names, required, is_torchs = [], [], [], [], False
         for number in HEADS:
             try:
