@@ -101,7 +101,7 @@ def fitted(weights: Tensor, scores: Tensor, allowed: Tensor, head_size: int) -> 
     if bias.abs().max() > 0.02:
         steps, both = bias.diff(dim=-1), (seen[0, :, :, 1:] & seen[0, :, :, :-1]).expand(len(bias), -1, -1)
         unlike = (steps[:, 1:, 1:] - steps[:, :-1, :-1])[both[:, 1:, 1:] & both[:, :-1, :-1]]
-        return *parts, (BY_STEP if unlike.abs().max() < 0.01 else BY_PAIR,)
+        return *parts, (BY_STEP if unlike.abs().max() < 0.1 * steps.abs().max() else BY_PAIR,)
     if not torch.allclose(sums := weights.sum(-1), sums.new_ones(()), atol=1e-3):
         more = (factor * scores).exp().masked_fill(~seen, 0).sum(-1) * (1 / sums - 1)
         is_sink = more.min() > 0 and (more.amax((0, 2)) < 1.02 * more.amin((0, 2))).all()
