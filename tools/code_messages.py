@@ -9,7 +9,7 @@ WORD = re.compile(r"[^\W\d_]{3}")
 CODE = re.compile(r"[\w.]*[_.][\w.]*|W_.")  # names of code, such as repeat_interleave
 FIELD = re.compile(r"\{[^{}]*\}")
 PARTS = re.compile(r'[fr]*"((?:[^"\\]|\\.)*)"|[fr]*\'((?:[^\'\\]|\\.)*)\'')
-NAMES = {"find_task", "shipped_model", "find_spec", "predict", "register_buffer", "getattr", "Drawing"}
+NAMES = {"find_task", "shipped_model", "find_spec", "predict", "answer", "register_buffer", "getattr", "Drawing"}
 
 
 def messages(source):
