@@ -32,7 +32,7 @@ CLAIMS = {  # words of the text → what an output must hold
     "the two heads that seem least important are a pair": "first two to remove [0, 5]",
     "goes by number, since all costs are equal": "leave-one-out [0, 1, 2, 3, 4, 5, 6, 7]",
     "Greedy search loses nothing": "1.00 right with four heads removed: greedy",
-    "Neither is better than four random heads": "0.78 right with four heads removed: leave-one-out\n"
+    "Neither keeps more than four random heads do on average": "0.78 right with four heads removed: leave-one-out\n"
     "0.61 right with four heads removed: gradient\n0.81 right with four heads removed: random, mean",
     "without leave-one-out's four heads, 0.78": "0.78 right with four heads removed: leave-one-out",
     "The other heads have learned the missing answer": "after 100 more steps 1.00",
@@ -94,7 +94,7 @@ def agreement(seed, steps):
 @pytest.mark.long
 def test_half_trained_the_gradient_mostly_agrees_with_leave_one_out():
     early, later = [sorted(agreement(seed, steps) for seed in range(8)) for steps in (60, 100)]
-    assert later[1] > 0.6 and "correlate with more than 0.6 in seven of them" in TEXT, later
+    assert later[1] > 0.64 and "correlate with more than 0.64 in seven of them" in TEXT, later
     assert early[5] < 0 and "After 60 steps, most correlations are negative" in TEXT, early
 
 
