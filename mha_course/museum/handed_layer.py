@@ -1,6 +1,7 @@
 """A layer as it is handed over to ``check_layer``: how to make it, call it and read its matrices."""
 
 import dis
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -76,8 +77,10 @@ class HandedLayer:
         self.form: Callable | None = None
         self.mask_name = self.mask_note = ""
         (outcome,) = run_safely(self.makes, [()])
-        made: tuple = outcome.value or ([], [(outcome.error, outcome.line)], [], [])
-        self.heads, errors, names, required = made
+        made: tuple = outcome.value or ([], [(outcome.error, outcome.line)], [], [], False)
+        self.heads, errors, names, required, is_torchs = made
+        if is_torchs:  # it imports this in a call with a mask: once here, not in each process, for seconds
+            importlib.import_module("torch.fx.experimental.symbolic_shapes")
         if not self.heads:
             error, line = errors[0]
             raise in_words(tr("The layer could not be made"), error, line, about="init")
@@ -140,9 +143,9 @@ class HandedLayer:
         lengths, gates = ", valid_lens" * self.masks, ", head_mask=…" * self.gated
         return tr("It is called as layer({inputs}).", inputs=f"{SEQUENCES[self.num_inputs]}{lengths}{gates}")
 
-    def makes(self) -> tuple[list[int], list[tuple], list[str], list[str]]:
-        """Numbers of heads for which it can be made, errors of the others, and what ``forward`` takes and needs."""
-        heads, errors, names, required = [], [], [], []
+    def makes(self) -> tuple[list[int], list[tuple], list[str], list[str], bool]:
+        """Heads for which it can be made, other errors, what ``forward`` takes and needs, whether it uses torch's."""
+        heads, errors, names, required, is_torchs = [], [], [], [], False
         for number in HEADS:
             try:
                 layer = self.make(2 * self.unit * number, number, 0.0)
@@ -153,7 +156,8 @@ class HandedLayer:
                 raise NotYetError(tr("`make` must give an nn.Module, this is {given}.", given=kind_of(layer)))
             heads.append(number)
             names, required = parameters_of(layer.forward), parameters_of(layer.forward, False)
-        return heads, errors, names, required
+            is_torchs = any(isinstance(module, nn.MultiheadAttention) for module in layer.modules())
+        return heads, errors, names, required, is_torchs
 
     def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
         """Return what the layer returns."""

@@ -155,11 +155,27 @@ class LayerCalls:
         """A call in which all values are equal, and its output; None if that raises an error."""
 
         def call() -> tuple:
-            layer, X = self.drawn()
+            layer, X = self.handed.build(self.handed.num_heads, 4), self.handed.sequences(8, 4, 4)
             equal = X[2][:, :1].repeat(1, 4, 1)
             X = [equal if part is X[2] else part for part in X]
-            output, _ = self.handed.output(layer, X, torch.tensor([4, 3]))
-            return self.handed.trial(layer, X, torch.tensor([4, 4])), output
+            output, _ = self.handed.output(layer, X, torch.tensor([4, 3] * 4))
+            return self.handed.trial(layer, X, torch.full((8,), 4)), output
+
+        return safely(call)
+
+    @functools.cached_property
+    def wide(self) -> tuple | None:
+        """A call with heads of more features than keys, and its output, of which weights are read; None if it raises.
+        Matrices are small, so that no weight is almost 0.
+        """
+
+        def call() -> tuple:
+            layer, X = self.handed.build(self.handed.num_heads, 8), self.handed.sequences(4, 5, 8)
+            with torch.no_grad():
+                for matrix in (part for part in layer.parameters() if part.dim() > 1):
+                    matrix *= 0.3
+            lengths = torch.full((4,), 5)
+            return self.handed.trial(layer, X, lengths), self.handed.output(layer, X, lengths)[0]
 
         return safely(call)
 

@@ -140,8 +140,16 @@ def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tupl
         alone = torch.allclose(once[kept] * (1 - RATE), right[kept], atol=1e-3, rtol=1e-3)
         return False, tr("Dropout acts on the output." if alone else "Dropout acts on the output and on the weights.")
     heads = ((once - b_o) @ torch.linalg.pinv(W_o.double()).T).unflatten(2, (num_heads, -1)).transpose(1, 2)
+    used = heads[..., :2] @ torch.linalg.inv(chosen)
     weights = right_weights(handed, layer, X, lengths, way).double().repeat(EXAMPLES // FEW, 1, 1, 1)
-    factors = heads[..., :2] @ torch.linalg.inv(chosen) / weights.clamp(min=1e-9)
+    rows_sum, none = (
+        (used - weights).sum(-1).abs().median() < 0.01,
+        (used[weights > 0.02] < 0.02).double().mean() < 0.01,
+    )
+    if rows_sum and none and (used - weights).abs().max() > 0.01:
+        told = "The output is right, but not in training: dropout acts before the softmax, and belongs on the weights."
+        raise MistakeError(tr(told), "dropout")
+    factors = used / weights.clamp(min=1e-9)
     if wrong := in_what_way(factors, weights > 0.02):
         return False, tr("Dropout acts on the weights: {how}.", how=wrong)
     return True, tr("Dropout acts on the weights.")

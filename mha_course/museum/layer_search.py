@@ -12,10 +12,13 @@ from torch import Tensor
 from mha_course.checking.comparing import CLOSE
 from mha_course.language import listed, tr
 from mha_course.museum.layer_calls import LayerCalls, causal, changed, formula, transposed
+from mha_course.museum.layer_weights import in_parts, of_equal_values
 from mha_course.museum.variants import (
     ALONE,
     BACKWARDS,
     BASES,
+    COSINES,
+    FALLING,
     FIXED,
     OF_ALL,
     OF_HEADS,
@@ -180,7 +183,9 @@ class Search:
             if len(fitted := list(self.factors(*way, change))) < 2:
                 continue
             normed = any(word[0] == OF_HEADS for word in words)
-            for told, power in ((TIMES, 0), (FIXED, 0.5))[: 1 + normed]:  # normed heads have no size to divide by
+            for told, power in ((TIMES, 0), (FIXED, 0.5), (COSINES, -0.5))[
+                : 1 + 2 * normed
+            ]:  # normed heads have no size to divide by
                 one, two = (factor / size**power for factor, size in fitted)
                 for number in (float(f"{one:.2g}"), float(f"{one:.3g}"), one):
                     times = functools.partial(with_factor, change, number, power)
@@ -240,7 +245,7 @@ class Search:
         """Return the words for a row of ``known``, perhaps in a variant, and its part; None if there is none."""
         groups = [] if alone else self.right_in_values or self.groups
         rows = [row for group in groups for row in group[1] if group[0] is groups[0][0] or len(row[0]) < 2]
-        rows = [row for row in rows if not any(RARE & {*word} for word in row[0])]
+        rows = without_rare(rows)
         for way in self.ways:
             programs = [row for row in known if self.may_be(way, row[1])]
             for (words, _), text, _ in self.explained(way, [*PLAIN, *rows], programs):
@@ -253,33 +258,28 @@ class Search:
 
     def alike(self) -> str:
         """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
+        wide = self.calls.wide if self.groups else None
+        for (around, members, _), way in itertools.product(self.right_in_values or self.groups[:1], self.likely):
+            rows = [
+                *PLAIN * (around is self.groups[0][0]),
+                *(row for row in without_rare(members) if FALLING not in row[0]),
+            ]
+            calls = [(words, changed(wide[0], [*way, change])) for words, change in rows] if wide else []
+            if wide and (told := in_parts(calls, wide[1])):
+                return told
         if self.right_in_values:
             return tr(
                 "Its weights are not those of softmax(QKᵀ / √d). They sum to 1, and W_v, W_o and the heads are right: "
                 "values that are all equal come out as they should."
             )
-        if self.groups and self.are_multiples:
-            return tr(
-                "Its weights are not those of softmax(QKᵀ / √d), and they do not sum to 1. W_v, W_o and the heads are "
-                "right: values that are all equal come out as multiples of what they should be."
-            )
-        return ""
-
-    @functools.cached_property
-    def are_multiples(self) -> bool:
-        """Whether equal values come out, head by head, as multiples of what they should be, as weights that do not sum
-        to 1 make them.
-        """
         call, output = self.calls.even or (None, None)
-        for way in self.ways if call else ():
-            trial = changed(call, way)
-            W_o, num_heads, given = trial[7:10]
-            outputs = torch.stack([output, formula(*trial)])
-            own, right = ((outputs - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(-1, (num_heads, -1))
-            ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
-            if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().amax((0, 1)).min() > 1e-3:
-                return True
-        return False
+        sentences = (of_equal_values(changed(call, way), output) for way in self.ways if call and self.groups)
+        return next(filter(None, sentences), "")
+
+
+def without_rare(rows: list[tuple]) -> list[tuple]:
+    """Select the variants in which mistakes are known, by their words, which come first in a row."""
+    return [row for row in rows if not any(RARE & {*word} for word in row[0])]
 
 
 def in_variant(words: tuple, mistake: str) -> str:

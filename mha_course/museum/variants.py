@@ -31,7 +31,7 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said: dict[str, Any] = {TIMES: None, FIXED: None}
+    said: dict[str, Any] = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK])
     for _, members, wrong in variants(residual=False):
         said |= dict.fromkeys(part for words, _ in members for word in words for part in word)
         said |= dict.fromkeys(part for _, text, _ in wrong for part in text)
@@ -44,6 +44,7 @@ def variants(residual: bool) -> list[tuple[Callable, Members, Wrong]]:
     ``residual`` is whether the input is taken off again.
     """
     groups: list[tuple[Callable, Members, Wrong]] = []
+    exact = functools.partial(rms_norm, eps=0)  # as cosines have it
     for name, before, after in around(residual):
         within, own = functools.partial(varied, before=before, after=after), (name,) if name else ()
         members: Members = []
@@ -53,6 +54,8 @@ def variants(residual: bool) -> list[tuple[Callable, Members, Wrong]]:
             if words not in ((), (ADDED,)) and not (bias and (turn or norm)):
                 change = one_by_one(norm, turn)
                 members.append((words, functools.partial(within, turn=each(change, change), bias=bias)))
+        if not name:
+            members.append((((OF_HEADS, "RMSNorm"),), functools.partial(within, turn=each(exact, exact))))
         wrong: Wrong = [((*w, *own), text, functools.partial(within, turn=turn)) for w, text, turn in wrong_heads()]
         wrong += [(own, text, functools.partial(within, bias=bias)) for text, bias in WRONG_BIASES]
         wrong += [((), UNEVEN, lambda trial, within=within: (trial[0], *within(trial)[1:]))] if before else []
@@ -214,7 +217,12 @@ BIASES: Named = [
 BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"
 ADDED = ("its input added (a residual)",)  # alone it is no variant: ``residual=True`` says so
-TIMES, FIXED = "scores times {}", "scores times {} in place of 1/√d"  # the factor is fitted
+TIMES, FIXED, COSINES = (  # the factor is fitted
+    "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
+)  # fmt: skip
+UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"  # read from weights
+BY_STEP, BY_PAIR = "a bias by i − j", "a bias for each pair of positions"
+SINK = "a sink: below the fraction bar of the softmax, one more number for each head"
 WRONG_BIASES: Named = [
     ((text,), functools.partial(sloped, steps=of_heads, sign=sign))
     for steps in (slopes, even_slopes)

@@ -290,6 +290,9 @@ OTHERS = """
         F.normalize(K, dim=-1).mT / math.sqrt(Q.shape[-1]) => Queries and keys are normalised before they are compared.
     softmax(scores, valid) -> F.pad(F.pad(scores.masked_fill(~valid, -math.inf), (0, 1)).softmax(-1), (0, -1)) => A 1 is
         added below the fraction bar of the softmax.
+    softmax(scores, valid) -> F.normalize((F.elu(Q) + 1) @ (F.elu(K) + 1).mT * valid, p=1, dim=-1) ||
+        F.normalize(Q.relu() @ K.relu().mT * valid, p=1, dim=-1) => This is linear attention: products of positive
+        features of queries and keys take the place of the softmax.
     merge_heads(weights @ V) -> $ * merge_heads(Q).sigmoid() => This is a gate: a sigmoid of the queries multiplies the
         heads' outputs.
     """

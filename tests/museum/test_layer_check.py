@@ -233,6 +233,12 @@ def heads_that(change):
     return variant(forward=forward)
 
 
+def dropping_scores(self, queries, keys, values, valid_lens):
+    """The forward pass with dropout on the scores, and none on the weights."""
+    Q, K, V = self.project(queries, keys, values)
+    return self.W_o(self.merge_heads(self.masked_softmax(self.dropout(self.scores(Q, K)), valid_lens) @ V))
+
+
 def masked_softmax(change):
     """A layer with another masked softmax: (scores, valid) -> weights."""
     return variant(
@@ -395,6 +401,7 @@ WRONG = {  # layer → what is said of it
         "it is on the queries",
     ),
     "dropout in evaluation": (using(lambda w, p, on: F.dropout(w, 0.2)), "gives another output each time"),
+    "dropout on the scores": (variant(forward=dropping_scores), "dropout acts before the softmax"),
     "batch and heads": (Fairseqs, "Examples and heads are exchanged"),
     "blocks of 1, not corrected": (variant(Blockwise, corrected=False, block=1), "reads keys in blocks"),
     "blocks of 64, not corrected": (variant(Blockwise, corrected=False, block=64), "reads keys in blocks"),

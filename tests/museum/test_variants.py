@@ -7,11 +7,13 @@ import torch
 import wrong_by_rule
 from changed_layers import variant
 from torch import nn
+from torch.nn import functional as F
 from wrong_by_rule import rms
 
 from mha_course.checking.edits import mistakes_of
 from mha_course.exercises import check_layer
 from mha_course.museum import wrong_attention
+from mha_course.museum.editable_layer import Layer
 from mha_course.museum.layer_calls import formula
 from mha_course.museum.variants import in_words, variants
 from mha_course.museum.wrong_attention import other_attentions
@@ -99,7 +101,55 @@ def test_a_learned_sink_is_another_attention_and_no_mistake():
         return torch.cat([scores.masked_fill(padding, -math.inf), sink], dim=-1).softmax(-1)[..., :-1]
 
     verdict = check_layer(variant(masked_softmax=sunk))
-    assert verdict.state == "other" and "they do not sum to 1" in verdict.text, verdict
+    assert verdict.state == "other" and "softmax(QKᵀ / √d), with a sink" in verdict.text, verdict
+
+
+class Positioned(Layer):
+    """A layer with what a model learns beside the matrices: a bias by i − j, one for each pair, a factor of heads."""
+
+    def __init__(self, num_hiddens, num_heads, dropout=0.0):
+        super().__init__(num_hiddens, num_heads, dropout)
+        self.by_step, self.by_pair = nn.Embedding(799, num_heads), nn.Parameter(torch.zeros(num_heads, 400, 400))
+        self.factor, self.gate = nn.Parameter(torch.ones(num_heads, 1, 1)), nn.Linear(num_hiddens, num_hiddens)
+
+    def step(self, Q, K):
+        return self.by_step(torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2]) + 399).permute(2, 0, 1)
+
+    def gated(self, queries, keys, values, valid_lens):
+        Q, K, V = self.project(queries, keys, values)
+        heads = self.masked_softmax(self.scores(Q, K), valid_lens) @ V
+        return self.W_o(self.merge_heads(heads) * self.gate(queries).sigmoid())
+
+
+def positioned(change):
+    return variant(Positioned, scores=lambda self, Q, K: change(self, Q, K, Q @ K.mT / math.sqrt(Q.shape[-1])))
+
+
+MADE_OF = {  # what a layer's weights are the softmax of → the layer
+    "with scores that are not divided by √d, a bias by i − j.": positioned(
+        lambda self, Q, K, scores: Q @ K.mT + self.step(Q, K)
+    ),
+    "/ √d), with a bias by i − j.": positioned(lambda self, Q, K, scores: scores + self.step(Q, K)),
+    "with a bias for each pair of positions.": positioned(
+        lambda self, Q, K, scores: scores + self.by_pair[:, : Q.shape[2], : K.shape[2]]
+    ),
+    "/ √d), with scores times a number of each head.": positioned(lambda self, Q, K, scores: self.factor * scores),
+    "RMSNorm of each head's queries and keys, scores times a number of each head.": positioned(
+        lambda self, Q, K, scores: self.factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
+    ),
+    "This is a gate": variant(Positioned, forward=Positioned.gated),
+}
+
+
+@pytest.mark.parametrize("words", MADE_OF)
+def test_what_stands_beside_the_formula_is_told_and_not_accused(words):
+    verdict = check_layer(MADE_OF[words])
+    assert verdict.state == "other" and words in verdict.text, verdict
+
+
+def test_cosines_times_a_constant_are_normed_heads_and_a_factor():
+    cosines = check_layer(variant(scores=lambda self, Q, K: 5 * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT))
+    assert cosines and "RMSNorm of each head's queries and keys, scores times 5/√d." in cosines.text, cosines
 
 
 def test_weights_that_are_another_attention_are_said_with_what_is_alike():
