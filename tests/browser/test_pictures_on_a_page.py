@@ -360,7 +360,7 @@ SPOKEN = [(name, "en") for name in CASES] + list(itertools.product(TRANSLATED, (
 def test_a_picture_keeps_its_height_under_the_hand(live, name, spoken, width, monkeypatch):
     monkeypatch.setattr(language, "_chosen", spoken)
     picture = CASES[name]()
-    assert ("words" in picture.data) == (spoken != "en")
+    assert "words" in picture.data or spoken == "en"
     page, draw = live(picture, width=width + 24), random.Random(1)
     page.looks()
     heights = {page.section.bounding_box()["height"]: "opened"}
