@@ -1,4 +1,4 @@
-"""The laboratory of notebook 00: eight heads for four neighbours, so that two heads share each of them.
+"""The laboratory of the ring: eight heads for four neighbours, so that two heads share each of them.
 
 In training, every head was switched off in three steps of ten, so the model could rely on no single head. Which heads
 cover for each other is therefore known, and of the 70 choices of four heads, 16 lose nothing: one of each pair.

@@ -38,6 +38,12 @@ def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given
     return after(output) if after else output
 
 
+def before_output(output: Tensor, W_o: Tensor, num_heads: int, b_o: Any) -> Tensor:
+    """Return the heads' outputs of which ``W_o`` makes ``output``, (batch, q, d) -> (batch, heads, q, head size)."""
+    heads = (output.double() - b_o) @ torch.linalg.pinv(W_o.double()).T
+    return heads.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
 def changed(trial: tuple, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
     """Return a test case, a tuple of arguments of ``formula``, with these changes made one after the other."""
     return functools.reduce(lambda before, change: change(before), changes, trial)

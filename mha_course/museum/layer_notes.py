@@ -12,7 +12,7 @@ from mha_course.checking.running import MistakeError, error_in_words
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.museum.handed_layer import HandedLayer
-from mha_course.museum.layer_calls import causal, changed, formula
+from mha_course.museum.layer_calls import before_output, causal, changed, formula
 from mha_course.museum.layer_matrices import NAMES
 
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
@@ -139,14 +139,11 @@ def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tupl
     if kept[:, -1].double().mean() < 0.85:
         alone = torch.allclose(once[kept] * (1 - RATE), right[kept], atol=1e-3, rtol=1e-3)
         return False, tr("Dropout acts on the output." if alone else "Dropout acts on the output and on the weights.")
-    heads = ((once - b_o) @ torch.linalg.pinv(W_o.double()).T).unflatten(2, (num_heads, -1)).transpose(1, 2)
-    used = heads[..., :2] @ torch.linalg.inv(chosen)
+    used = before_output(once, W_o, num_heads, b_o)[..., :2] @ torch.linalg.inv(chosen)
     weights = right_weights(handed, layer, X, lengths, way).double().repeat(EXAMPLES // FEW, 1, 1, 1)
-    rows_sum, none = (
-        (used - weights).sum(-1).abs().median() < 0.01,
-        (used[weights > 0.02] < 0.02).double().mean() < 0.01,
-    )
-    if rows_sum and none and (used - weights).abs().max() > 0.01:
+    still_sum_to_1 = (used - weights).sum(-1).abs().median() < 0.01
+    none_dropped = (used[weights > 0.02] < 0.02).double().mean() < 0.01
+    if still_sum_to_1 and none_dropped and (used - weights).abs().max() > 0.01:
         told = "The output is right, but not in training: dropout acts before the softmax, and belongs on the weights."
         raise MistakeError(tr(told), "dropout")
     factors = used / weights.clamp(min=1e-9)

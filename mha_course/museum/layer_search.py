@@ -183,9 +183,8 @@ class Search:
             if len(fitted := list(self.factors(*way, change))) < 2:
                 continue
             normed = any(word[0] == OF_HEADS for word in words)
-            for told, power in ((TIMES, 0), (FIXED, 0.5), (COSINES, -0.5))[
-                : 1 + 2 * normed
-            ]:  # normed heads have no size to divide by
+            powers = ((TIMES, 0), (FIXED, 0.5), (COSINES, -0.5)) if normed else ((TIMES, 0),)
+            for told, power in powers:  # normed heads have no size to divide by
                 one, two = (factor / size**power for factor, size in fitted)
                 for number in (float(f"{one:.2g}"), float(f"{one:.3g}"), one):
                     times = functools.partial(with_factor, change, number, power)
@@ -258,15 +257,13 @@ class Search:
 
     def alike(self) -> str:
         """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
-        wide = self.calls.wide if self.groups else None
-        for (around, members, _), way in itertools.product(self.right_in_values or self.groups[:1], self.likely):
-            rows = [
-                *PLAIN * (around is self.groups[0][0]),
-                *(row for row in without_rare(members) if FALLING not in row[0]),
-            ]
-            calls = [(words, changed(wide[0], [*way, change])) for words, change in rows] if wide else []
-            if wide and (told := in_parts(calls, wide[1])):
-                return told
+        if self.groups and self.calls.wide:
+            call, output = self.calls.wide
+            for (around, members, _), way in itertools.product(self.right_in_values or self.groups[:1], self.likely):
+                plain = PLAIN if around is self.groups[0][0] else []
+                rows = [*plain, *(row for row in without_rare(members) if FALLING not in row[0])]
+                if told := in_parts([(words, changed(call, [*way, change])) for words, change in rows], output):
+                    return told
         if self.right_in_values:
             return tr(
                 "Its weights are not those of softmax(QKᵀ / √d). They sum to 1, and W_v, W_o and the heads are right: "

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mha_course.language import listed, tr
-from mha_course.museum.layer_calls import formula
+from mha_course.museum.layer_calls import before_output, formula
 from mha_course.museum.variants import BY_PAIR, BY_STEP, OF_EACH, SINK, TIMES, UNSCALED, Words, in_words
 
 MULTIPLES = (
@@ -23,8 +23,7 @@ def outputs_of_heads(trial: tuple, output: Tensor) -> Tensor:
     W_o, num_heads, given = trial[7:10]
     if after := given.get("after"):
         output = output - after(torch.zeros_like(output))  # a residual
-    inverse = torch.linalg.pinv(W_o.double()).T
-    return ((output.double() - given["b_o"]) @ inverse).unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    return before_output(output, W_o, num_heads, given["b_o"])
 
 
 def of_equal_values(trial: tuple, output: Tensor) -> str:
@@ -47,13 +46,13 @@ def in_parts(calls: list[tuple[tuple, tuple]], output: Tensor) -> str:
 
     ``calls`` are pairs of the words for scores, and a call changed so that it has these; ``output`` is what all gave.
     """
+    if not calls:
+        return ""
     heads: list[Tensor] = []
     scores: list[Tensor] = []
     for _, trial in calls:
         given = trial[9]
         formula(*(*trial[:9], {**given, "turn": noting(heads, given.get("turn")), "bias": noting(scores)}))
-    if not calls:
-        return ""
     weights = outputs_of_heads(calls[0][1], output) @ torch.linalg.pinv(heads[2].double())
     for (words, trial), of_words in zip(calls, scores, strict=True):
         parts = fitted(weights, of_words.double(), trial[3], len(trial[7]) // trial[8])

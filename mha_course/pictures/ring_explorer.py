@@ -130,10 +130,7 @@ class RingExplorer(LivePicture):
         trained = self.models[self.num_heads]
         if not self.split_into:
             return trained
-        with seeded(0):
-            split = NeighbourModel(self.split_into, num_hiddens=self.num_hiddens)
-        split.load_state_dict(trained.state_dict())
-        return split.eval()
+        return _with_parameters(self.split_into, self.num_hiddens, trained.state_dict())
 
     def gates(self) -> Tensor:
         """Return the gates on the heads, (heads,): 0 for those that are off."""
@@ -179,7 +176,7 @@ class RingExplorer(LivePicture):
             canvas.text(across + x + 10, down + 10, own, size=10)
         shares = [
             (self._colour(own[0]), f"{' + '.join(map(str, own))} {tr(NAMES[message])}, {self._lost(*own)}")
-            for message, own in zip(ORDER, self.shares)  # noqa: B905
+            for message, own in zip(ORDER, self.shares, strict=False)
             if len(own) > 1
         ]
         if shares:
@@ -286,9 +283,7 @@ def _own(model: torch.nn.Module, letters: Tensor) -> NeighbourModel:
     try:
         attention, given = model.get_submodule("attention"), model.state_dict()
         num_heads = num_heads_of(attention)
-        with seeded(0):  # the caller's random numbers stay as they were
-            own = NeighbourModel(num_heads, num_hiddens=given["embedding.positions"].shape[-1]).eval()
-        own.load_state_dict({name: given[name] for name in own.state_dict()})
+        own = _with_parameters(num_heads, given["embedding.positions"].shape[-1], given)
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
         got = type(model).__name__
         if isinstance(model, NeighbourModel):
@@ -305,6 +300,14 @@ def _own(model: torch.nn.Module, letters: Tensor) -> NeighbourModel:
                 f"{type(attention).__name__} gives logits that are up to {apart:.2g} off{with_gates}"
             )
     return own
+
+
+def _with_parameters(num_heads: int, num_hiddens: int, given: dict[str, Tensor]) -> NeighbourModel:
+    """A model for four letters, in eval mode, with the parameters that it needs of those that are given."""
+    with seeded(0):  # the caller's random numbers stay as they were
+        model = NeighbourModel(num_heads, num_hiddens=num_hiddens)
+    model.load_state_dict({name: given[name] for name in model.state_dict()})
+    return model.eval()
 
 
 @torch.no_grad()
