@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from benchmarks.report import markdown
 from mha_course.models.induction import NUM_LETTERS, AttentionOnly
+from mha_course.models.tasks import HELD_OUT_SEED
 from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded, training_loop
 from research.kept import kept_file, rounded, write_compact
@@ -102,7 +103,7 @@ def train(neighbours: str, masked: bool, steps: int, seed: int) -> tuple[Attenti
 @torch.no_grad()
 def accuracy(model: AttentionOnly) -> float:
     """Share of the predictable letters that are right in texts that are read alone."""
-    letters, predictable = texts(512, torch.Generator().manual_seed(2**40))
+    letters, predictable = texts(512, torch.Generator().manual_seed(HELD_OUT_SEED))
     right = model(letters)[:, :-1].argmax(-1) == letters[:, 1:]
     return right[predictable].double().mean().item()
 
@@ -115,7 +116,7 @@ def measure(neighbours: str, masked: bool, steps: int, seed: int) -> dict:
     """
     with torch.enable_grad():
         model, losses, alone = train(neighbours, masked, steps, seed)
-    letters = packed_rows(64, neighbours, torch.Generator().manual_seed(2**40 + 1))
+    letters = packed_rows(64, neighbours, torch.Generator().manual_seed(HELD_OUT_SEED + 1))
     model.read(model.embedding(letters), attn_mask=same_text if masked else None)
     weights = model.layers[1].attention_weights  # (b, h, n, n)
     neighbour = weights.diagonal(1 - LENGTH, dim1=-2, dim2=-1)[..., 1:].mean(dim=(0, 2))

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_course.models.tasks import HELD_OUT_SEED
 from mha_course.models.threads import single_thread
 from mha_course.models.training import rising_steps, seeded, training_loop
 from mha_lib.attention import MultiHeadAttention
@@ -30,7 +31,7 @@ NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, 
 SHORTEST_PIECE, LONGEST_PIECE = 10, 14
 BATCH_SIZE, LEARNING_RATE, NUM_STEPS = 32, 4e-3, 1500
 ROTATION_BASE = 100.0  # for 32 tokens; language models, which read thousands, take 10,000 and more
-HELD_OUT, HELD_OUT_SEED = 128, 2**40  # no training run is likely to draw with it
+HELD_OUT = 128
 
 
 @dataclass(frozen=True)

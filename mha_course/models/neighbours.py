@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.models.one_head import BATCH_SIZE, HELD_OUT, HELD_OUT_SEED, NUM_LETTERS, NUM_TOKENS
+from mha_course.models.one_head import BATCH_SIZE, HELD_OUT, NUM_LETTERS, NUM_TOKENS
+from mha_course.models.tasks import HELD_OUT_SEED
 from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded
 from mha_course.models.transformer import TokenEmbedding

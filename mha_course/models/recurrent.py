@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.models.shipped import shipped
+from mha_course.models.tasks import HELD_OUT_SEED
 from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded, training_loop
 from mha_lib.attention import AdditiveAttention
@@ -23,7 +24,6 @@ ALPHABET = string.ascii_lowercase
 LONGEST = 16  # letters of the longest word in training
 NUM_HIDDENS, EMBEDDING_SIZE = 32, 16
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 64, 1e-2
-HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
 
 
 class RecurrentEncoderDecoder(nn.Module):
