@@ -558,7 +558,7 @@ def test_a_head_made_by_hand(page, tmp_path, head_size):
     rows, chosen = {"W_q": W_q.clone(), "W_k": W_k.clone()}, live.section.get_by_label("chosen number")
     last = head_size - 1
     for name, row, column, key in [("W_q", last, 3, "ArrowRight"), ("W_k", 0, 5, "ArrowLeft"), ("W_k", last, 7, "End")]:
-        own = f"{name} row {row}, {features[column]}:" if head_size > 1 else f"{name}, {features[column]}:"
+        own = f"{name} {row}, {features[column]}:" if head_size > 1 else f"{name}, {features[column]}:"
         live.section.locator(f'.number[aria-label^="{own}"]').click()
         live.page.evaluate(NEXT_FRAME)  # the slider shows the chosen number
         chosen.press(key)
