@@ -30,7 +30,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const strip = controls({
     number: { label: tr("chosen number"), min: -most, max: most, read, write, words: (value) => told(chosen, value) },
     query: { label: tr("query"), max: n - 1, words: (i) => words[i] },
-  });
+  }, { class: "controls hand-controls" });
   const { W_q, W_k } = given, numbers = () => state.numbers;
   const swap = () => choose({ numbers: { W_q: numbers().W_k, W_k: numbers().W_q } });
   const tools = [
