@@ -532,7 +532,7 @@ def test_pointing_at_a_place_marks_all_places_of_its_text_in_order(page, tmp_pat
 
 @pytest.mark.parametrize("head_size", [1, 2, 3])
 def test_a_head_made_by_hand(page, tmp_path, head_size):
-    """Every number that is changed or typed, swapped matrices, and the start again: queries, keys and weights are torch's."""
+    """Numbers moved and typed, swapped matrices, and the start again: queries, keys and weights are torch's."""
     X, W_q, W_k, words, features = words_with_features(head_size, seed=head_size)
     picture = pictures.HandMadeHead(X, W_q, W_k, words, features)
     live = LivePage(page, tmp_path, picture)
