@@ -9,7 +9,6 @@ from torch import Tensor
 
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, run_safely
 from mha_course.checking.verdict import Verdict
-from mha_course.checking.wording import as_sentence
 from mha_course.language import listed, sentences, tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import KINDS, HandedLayer
@@ -243,10 +242,10 @@ class LayerCheck:
             tr("one head"): 1 not in self.handed.heads,
         }
         unchecked, noted = ([text for text, holds in of.items() if holds] for of in (missing, remarks))
-        said = [as_sentence(kind), *(text for _, _, text in notes), *noted]
-        said += [tr("Not checked: {names}.", names=listed(unchecked))] * bool(unchecked)
+        said = [tr("The layer computes {kind}.", kind=kind), *(text for _, _, text in notes), *noted]
+        said += [tr("The check did not cover {names}.", names=listed(unchecked, " or "))] * bool(unchecked)
         tried = [tr("gradients"), *["`head_mask`"] * self.handed.gated, stages_in_words(self.stages)]
-        return Verdict("right", sentences(said), tr("Checked: {names}.", names=listed(tried)))
+        return Verdict("right", sentences(said), tr("The check covered {names}.", names=listed(tried)))
 
     def wrong_as(self, name: str, part: str, step: str) -> Verdict:
         """Return the verdict on a wrong layer: what is wrong in words, or "" to say where its border is."""
