@@ -168,14 +168,15 @@ def made_by_name(Layer: Any) -> type[nn.Module]:
 def require_lengths_of_queries(Layer: type[nn.Module]) -> None:
     """Raise a ``MistakeError`` unless lengths of shape (b, n) give each query what its own length gives it alone."""
 
-    def output_and_weights(layer: Any, X: Tensor, memory: Tensor, lengths: Tensor) -> Tensor:
-        output = layer(X, memory, memory, lengths)
+    def output_and_weights(layer: Any, queries: Tensor, keys: Tensor, valid_lens: Tensor) -> Tensor:
+        output = layer(queries, keys, keys, valid_lens)
         return torch.cat([output, layer.attention_weights.transpose(1, 2).flatten(2)], dim=-1)  # (b, n, d + h · m)
 
-    def both(X: Tensor, memory: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def both(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> tuple[Tensor, Tensor]:
         layer = Layer(12, 3).eval()
-        alone = [output_and_weights(layer, X[:, [n]], memory, lengths[:, n]) for n in range(X.shape[1])]
-        return output_and_weights(layer, X, memory, lengths), torch.cat(alone, dim=1)
+        together = output_and_weights(layer, queries, keys, valid_lens)
+        alone = [output_and_weights(layer, queries[:, [n]], keys, valid_lens[:, n]) for n in range(queries.shape[1])]
+        return together, torch.cat(alone, dim=1)
 
     first = torch.randperm(5)[:4] + 1  # lengths of four queries; in the other example each is another number
     trial = torch.randn(2, 4, 12), torch.randn(2, 5, 12), torch.stack([first, first % 5 + 1])

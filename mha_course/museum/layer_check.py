@@ -15,7 +15,7 @@ from mha_course.museum.handed_layer import KINDS, HandedLayer
 from mha_course.museum.handed_layer import in_words as error_told
 from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, transposed
 from mha_course.museum.layer_gates import wrong_gates
-from mha_course.museum.layer_notes import PROMISES, notes_on
+from mha_course.museum.layer_notes import PROMISES, RANDOM, notes_on
 from mha_course.museum.layer_search import Search, close, output_of
 from mha_course.museum.layer_words import (
     NEXT,
@@ -37,7 +37,6 @@ WITHOUT = (
     "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
-RANDOM = "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
 ALL_ELSE = "All else is as in the formula, in every call."
 LIKE_THIS = "A mistake that is not on the check's list can look like this, too."
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises

@@ -88,8 +88,8 @@ def test_one_of_each_pair_may_go(four):
     assert verdict and verdict.text.endswith("of the answers are still right.")
 
 
-IN_ANY_FORM = [{0, 1, 2, 4}, frozenset({0, 1, 2, 4}), (4, 2, 1, 0), torch.tensor([0, 1, 2, 4]), numpy.array([4, 0, 1, 2]),
-               [torch.tensor(0), 1, numpy.int64(2), 4.0]]  # fmt: skip
+IN_ANY_FORM = [{0, 1, 2, 4}, frozenset({0, 1, 2, 4}), (4, 2, 1, 0), torch.tensor([0, 1, 2, 4]),
+               numpy.array([4, 0, 1, 2]), [torch.tensor(0), 1, numpy.int64(2), 4.0]]  # fmt: skip
 
 
 @pytest.mark.parametrize("four", IN_ANY_FORM, ids=repr)

@@ -83,7 +83,9 @@ class ByEinsum(nn.Module):
         Q, K, V = (W(X).unflatten(-1, (self.num_heads, -1)) for W, X in pairs)
         scores = torch.einsum("bqhp,bkhp->bhqk", Q, K) * Q.shape[-1] ** -0.5
         if valid_lens is not None:
-            scores = scores.masked_fill(torch.arange(keys.shape[1]) >= valid_lens.view(len(queries), 1, -1, 1), -math.inf)
+            scores = scores.masked_fill(
+                torch.arange(keys.shape[1]) >= valid_lens.view(len(queries), 1, -1, 1), -math.inf
+            )
         self.attention_weights = scores.softmax(-1).nan_to_num(0)
         heads = torch.einsum("bhqk,bkhp->bqhp", self.drop(self.attention_weights), V)
         return self.W_o((heads if head_mask is None else heads * head_mask[:, None]).flatten(2))
@@ -287,6 +289,14 @@ def test_dropout_is_no_matter_of_the_first_step():
     assert "ropout" not in exercises.layer_by_formula(Layer).text
     text = "Step 7: The output is right. `dropout` has no effect."
     assert exercises.layer_with_head_mask(Layer).text == text
+
+
+def test_dropout_that_evaluation_does_not_turn_off_is_a_matter_of_dropout():
+    changes = ("nn.Dropout(dropout)", "(lambda weights: F.dropout(weights, dropout))")
+    for check in (exercises.layer_by_formula, exercises.layer_with_head_mask):
+        text = check(written(changes)).text
+        assert text.startswith("Step 7: In evaluation, the same call gives another output each time."), text
+        assert text.endswith("`F.dropout` needs `training=self.training`.")
 
 
 def test_of_a_class_of_the_first_step_the_second_asks_for_its_first_missing_step():

@@ -423,7 +423,10 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
     "BERT": (bert(), ["LayerNorm of the sum of input and output", "`attention_mask` is 0"]),
     "a pre-norm encoder": (bert(is_post=False), ["LayerNorm of its input, which is added"]),
     "T5's place of the norm": (bert(is_post=False, norm=RMSNorm), ["RMSNorm of its input, which is added"]),
-    "the annotated transformer": (ANNOTATED, ["computes attention to keys and values", "`mask` is True where a key takes part"]),
+    "the annotated transformer": (
+        ANNOTATED,
+        ["computes attention to keys and values", "`mask` is True where a key takes part"],
+    ),
     "Stable Diffusion": (
         {"make": lambda dim, heads, dropout: Cross(dim, heads), **CROSS},
         ["computes attention to a memory"],

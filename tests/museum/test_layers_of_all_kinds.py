@@ -238,8 +238,11 @@ RIGHT = {  # what is handed over, and notes that are due
     "no dropout": ([NoDropout], ["`dropout` has no effect."]),
     "dropout twice": ([DropoutBehind], ["Dropout acts on the output and on the weights."]),
     "biases": ([WithBiases], ["with biases", "average of its padding"]),
-    "causal": ([Packed, None, packed_matrices], ["The layer computes causal self-attention, with biases.", "The check did not cover padding"]),
-    "packed": ([type("Vision", (Packed,), {"causal": False}), None, packed_matrices], ["The layer computes self-attention, with biases."]),
+    "causal": ([Packed, None, packed_matrices], ["computes causal self-attention", "The check did not cover padding"]),
+    "packed": (
+        [type("Vision", (Packed,), {"causal": False}), None, packed_matrices],
+        ["computes self-attention, with biases."],
+    ),
     "grouped": ([Grouped], ["Heads share keys and values", "gets NaN", "The check did not cover one head."]),
     "memory": ([Right, of_two], ["The layer computes attention to a memory."]),
     "in, out": (
