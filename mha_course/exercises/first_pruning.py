@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from mha_course.checking.comparing import plain
+from mha_course.checking.comparing import is_number, plain
 from mha_course.checking.exercise import exercise, judged
 from mha_course.checking.running import MistakeError, NotYetError
-from mha_course.checking.wording import kind_of
+from mha_course.checking.wording import Foreign, kind_of
 from mha_course.language import sentences, tr
 from mha_course.models import find_task, shipped_model
 from mha_course.models.ring_lab import NUM_HEADS, right_without, ring_lab
@@ -136,17 +136,30 @@ def four_heads(answer: list) -> str:
 
 
 def four_from(answer: Any) -> set[int]:
-    """Convert a learner's answer to a set of four heads, or raise a ``MistakeError``."""
-    answer = plain(answer).tolist() if isinstance(answer, torch.Tensor) else answer
-    if not isinstance(answer, list | tuple | set):
+    """Convert a learner's answer, a collection or tensor of numbers, to a set of four heads.
+
+    Raises:
+        MistakeError: it is no collection, or its heads are not four different whole numbers from 0 to 7.
+        NotYetError: it holds an ellipsis.
+    """
+    given = answer.numbers if isinstance(answer, Foreign) else answer
+    given = given.tolist() if isinstance(given, torch.Tensor) else given
+    if not isinstance(given, list | tuple | set | frozenset | range):
         raise MistakeError(tr("A list of four heads is needed; this is {given}.", given=kind_of(answer)))
-    if any(head is ... for head in answer):
+    heads = [head.item() if isinstance(head, torch.Tensor) and head.dim() == 0 else head for head in given]
+    if any(head is ... for head in heads):
         raise NotYetError(tr("Put a head in the place of each `...`."))
-    if not all(isinstance(head, int) and head in range(NUM_HEADS) for head in answer):
-        raise MistakeError(tr("Four heads are needed, each a whole number from 0 to 7."))
-    if len(answer) != 4 or len(set(answer)) != 4:
-        raise MistakeError(tr("Four different heads are needed; these are {count}.", count=len(set(answer))))
-    return set(answer)
+    for head in heads:
+        if not is_number(head) or head not in range(NUM_HEADS):
+            found = head if is_number(head) else kind_of(head)
+            told = "Four heads are needed, each a whole number from 0 to 7; this answer holds {found}."
+            raise MistakeError(tr(told, found=found))
+    if len(heads) != 4:
+        raise MistakeError(tr("Four heads are needed; this answer has the length {length}.", length=len(heads)))
+    if twice := [head for head in heads if heads.count(head) > 1]:
+        told = "Four different heads are needed; this answer holds head {head} more than once."
+        raise MistakeError(tr(told, head=int(twice[0])))
+    return set(map(int, heads))
 
 
 @functools.cache
