@@ -15,7 +15,7 @@ from mha_course.language import sentences, tr
 from mha_course.models import find_task, shipped_model
 from mha_course.models.ring_lab import NUM_HEADS, right_without, ring_lab
 
-BEST = 0.915  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 07
+BEST = 0.913  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 07
 ENOUGH = 0.905
 PAIRS = {  # of the ring's laboratory: neighbour → the two heads that attend to it
     "one before": (1, 3),

@@ -12,6 +12,8 @@ from mha_course.models.neighbours import draw_rows, held_out_rows
 from mha_course.models.one_head import draw_letters
 from mha_course.models.recurrent import draw_words
 
+LOOKUPS, DATES = find_task("lookups"), find_task("dates")
+
 
 def first_values(batch):
     return batch.inputs[0, :, 0]  # of look-ups: the first that is drawn
@@ -19,7 +21,7 @@ def first_values(batch):
 
 def first_tenth_day(batch):
     """The first that is drawn of a batch of dates is the number of ten days; training adds one to nine days."""
-    day = date.fromisoformat("".join(find_task("dates").target_characters[i] for i in batch.targets[0]))
+    day = date.fromisoformat("".join(DATES.target_characters[i] for i in batch.targets[0]))
     return torch.tensor((day - date(1969, 1, 1)).days // 10)
 
 
@@ -35,13 +37,9 @@ def judged_words(length):
     return given[0]
 
 
-def batch_of(name, generator):
-    return next(find_task(name).batches(generator))
-
-
 ROWS = {  # held-out rows, and the same of a generator
-    "lookups": (lambda: first_values(find_task("lookups").held_out), lambda rng: first_values(batch_of("lookups", rng))),
-    "dates": (lambda: first_tenth_day(find_task("dates").held_out), lambda rng: first_tenth_day(batch_of("dates", rng))),
+    "lookups": (lambda: first_values(LOOKUPS.held_out), lambda rng: first_values(next(LOOKUPS.batches(rng)))),
+    "dates": (lambda: first_tenth_day(DATES.held_out), lambda rng: first_tenth_day(next(DATES.batches(rng)))),
     "one head": (lambda: train_one_head(keep=[0]).letters, lambda rng: draw_letters(1, rng)[0][0]),
     "neighbours": (lambda: held_out_rows(4)[0], lambda rng: draw_rows(256, 4, rng)[0]),
     "induction": (lambda: held_out_repeats().letters, lambda rng: sample_induction_batch(128, rng).letters),
