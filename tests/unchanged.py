@@ -1,4 +1,4 @@
-"""Which files of tests `make test` need not run again: all was green there, and nothing that they name has changed since.
+"""Which files of tests `make test` need not run again: all was green there, and nothing that they name has changed.
 
 Words decide. A file depends on itself and on the helpers that it imports; on the rooms and on what else of the project
 these texts name anywhere; on what such a room may import; on mha_lib, on what all rooms of the course use, on the
@@ -73,20 +73,21 @@ class Unchanged:
         self.file.parent.mkdir(exist_ok=True)
         self.file.write_text(json.dumps(self.kept, indent=0))
         if self.not_run:
-            terminalreporter.write_line(
-                f"{self.not_run} files of tests were green before, and nothing has changed that they name: not run again"
-            )
+            unchanged = "files of tests were green before, and nothing has changed that they name: not run again"
+            terminalreporter.write_line(f"{self.not_run} {unchanged}")
 
 
 def texts(path, root=ROOT):
     """The text of a file of tests, and those of the helpers that it and its fixtures' file import, by path."""
-    helpers = {file.stem: file for file in root.glob("tests/**/*.py") if not file.name.startswith(("test_", "conftest"))}
+    files = root.glob("tests/**/*.py")
+    helpers = {file.stem: file for file in files if not file.name.startswith(("test_", "conftest"))}
     found, new = {}, [path, *path.parent.glob("conftest.py")]
     while new:
         file = new.pop()
         if file not in found:
             found[file] = file.read_text(encoding="utf-8")
-            new += [helpers[name] for name in re.findall(r"(?m)^ *(?:from|import) (\w+)", found[file]) if name in helpers]
+            imported = re.findall(r"(?m)^ *(?:from|import) (\w+)", found[file])
+            new += [helpers[name] for name in imported if name in helpers]
     return found
 
 
