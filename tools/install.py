@@ -95,7 +95,7 @@ def main(venv):
             run([*pip, *INSTALL, *step], words)
     if dropped:
         run([*pip, "uninstall", "--yes", *dropped], words)
-    # jsonschema, which all that reads a notebook imports, builds a grammar of web addresses where it finds this package.
+    # jsonschema, which all that reads notebooks imports, builds a grammar of web addresses where it finds this package.
     # Nothing here asks for it, and it takes 1.7 s of every such process, of JupyterLab's start, too.
     packages = next(Path(venv).glob("lib/python*/site-packages"))
     (packages / "no_grammar_of_addresses.pth").write_text(
