@@ -222,7 +222,7 @@ class PlainCopy:
         return self.room >= 0
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        """Tensors, numbers, texts, lists, tuples and dictionaries as they are, named tuples and the like as tuples.
+        """Tensors, numbers, texts, ranges, lists, tuples, sets and dictionaries as they are, named tuples as tuples.
 
         For anything else, and for what is too large, its kind stands in words; an array keeps its numbers.
         """
@@ -248,9 +248,11 @@ class PlainCopy:
                 return Foreign(kind_in_words, numbers if type(numbers) is Tensor else None)
             if issubclass(kind, dict):
                 return dict(self.of([*dict.items(value)], depth))
-            for plain in (list, tuple):
+            for plain in (list, tuple, set, frozenset):
                 if issubclass(kind, plain) and depth < DEEPEST and self.fits(PART * plain.__len__(value)):
                     return plain(self.of(part, depth + 1) for part in plain.__iter__(value))
+            if kind is range and self.fits(PART * len(value)):
+                return value
         except BaseException:  # an object of the learner's own making can raise whatever it likes
             pass
         return Foreign(kind_of(value))

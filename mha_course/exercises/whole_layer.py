@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.checking import kept_work
+from mha_course.checking.comparing import first_difference
 from mha_course.checking.edits import source_of_answer
 from mha_course.checking.exercise import judged
 from mha_course.checking.running import MistakeError, NotYetError, run_safely
 from mha_course.checking.verdict import Page, Verdict
 from mha_course.exercises import transposing
-from mha_course.language import tr
+from mha_course.language import sentences, tr
 from mha_course.museum.layer_check import check_layer
 from mha_course.museum.layer_notes import NO_DROPOUT
 from mha_lib.attention import masked_softmax
@@ -68,13 +69,13 @@ class CompleteAttention(nn.Module):
         K = transpose_qkv(self.W_k(keys), h)  # (b * h, m, p)
         V = transpose_qkv(self.W_v(values), h)  # (b * h, m, p)
         if valid_lens is not None:
-            valid_lens = valid_lens.repeat_interleave(h, dim=0)  # (b * h,)
+            valid_lens = valid_lens.repeat_interleave(h, dim=0)  # (b * h,) or (b * h, n)
         scores = torch.bmm(Q, K.transpose(1, 2)) / math.sqrt(Q.shape[-1])
         weights = masked_softmax(scores, valid_lens)  # (b * h, n, m)
         self.attention_weights = weights.unflatten(0, (-1, h))  # (b, h, n, m)
         heads = torch.bmm(self.dropout(weights), V)  # (b * h, n, p)
         if head_mask is not None:
-            heads = heads * head_mask.repeat(len(queries)).view(-1, 1, 1)
+            heads = heads * head_mask.repeat(len(queries)).view(-1, 1, 1)  # every example has all heads
         return self.W_o(transpose_output(heads, h))
 
 
@@ -132,6 +133,8 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
     verdict = check_layer(Layer, head_mask=head_mask, promises=promises)
     if verdict.about == "head_mask" and not (earlier := check_layer(Layer, promises=promises)):
         verdict = earlier
+    if verdict:
+        require_lengths_of_queries(Layer)
     if verdict or verdict.about not in STEP_OF:
         return verdict
     text = tr("Step {step}: {text}", step=STEP_OF[verdict.about], text=verdict.text)
@@ -160,6 +163,41 @@ def made_by_name(Layer: Any) -> type[nn.Module]:
         Layer.__init__(self, num_hiddens, num_heads, **fixed | rate | options)
 
     return type(Layer.__name__, (Layer,), {"__init__": __init__})
+
+
+def require_lengths_of_queries(Layer: type[nn.Module]) -> None:
+    """Raise a ``MistakeError`` unless lengths of shape (b, n) give each query what its own length gives it alone."""
+
+    def output_and_weights(layer: Any, queries: Tensor, keys: Tensor, valid_lens: Tensor) -> Tensor:
+        output = layer(queries, keys, keys, valid_lens)
+        return torch.cat([output, layer.attention_weights.transpose(1, 2).flatten(2)], dim=-1)  # (b, n, d + h · m)
+
+    def both(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> tuple[Tensor, Tensor]:
+        layer = Layer(12, 3).eval()
+        together = output_and_weights(layer, queries, keys, valid_lens)
+        alone = [output_and_weights(layer, queries[:, [n]], keys, valid_lens[:, n]) for n in range(queries.shape[1])]
+        return together, torch.cat(alone, dim=1)
+
+    first = torch.randperm(5)[:4] + 1  # lengths of four queries; in the other example each is another number
+    trial = torch.randn(2, 4, 12), torch.randn(2, 5, 12), torch.stack([first, first % 5 + 1])
+    (outcome,) = run_safely(both, [trial])
+    if outcome.error:
+        error = ": ".join(filter(None, outcome.error)).rstrip(".")
+        seen = tr("With the shape (2, 4), your class raises {error}.", error=error)
+    elif (place := first_difference(*outcome.value)) is None:
+        return
+    else:
+        words = {"query": place[1], "example": place[0]}
+        seen = tr("With the shape (2, 4), query {query} of example {example} is not masked by its own length.", **words)
+    told = [
+        tr("Right with `valid_lens` of the shape (b,), wrong with (b, n), one length for each query."),
+        seen,
+        tr(
+            "For three heads, repeat each row three times in place along axis 0 (`dim=0`), from (2, 4) to (6, 4). A "
+            "mask over four axes needs the lengths as (2, 1, 4, 1)."
+        ),
+    ]
+    raise MistakeError(tr("Step {step}: {text}", step=STEP_OF["lengths"], text=sentences(told)))
 
 
 def require_fewer_heads(Layer: type[nn.Module]) -> None:

@@ -9,14 +9,13 @@ from torch import Tensor
 
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, run_safely
 from mha_course.checking.verdict import Verdict
-from mha_course.checking.wording import as_sentence
 from mha_course.language import listed, sentences, tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import KINDS, HandedLayer
 from mha_course.museum.handed_layer import in_words as error_told
 from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, transposed
 from mha_course.museum.layer_gates import wrong_gates
-from mha_course.museum.layer_notes import PROMISES, notes_on
+from mha_course.museum.layer_notes import PROMISES, RANDOM, notes_on
 from mha_course.museum.layer_search import Search, close, output_of
 from mha_course.museum.layer_words import (
     NEXT,
@@ -38,7 +37,6 @@ WITHOUT = (
     "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
-RANDOM = "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
 ALL_ELSE = "All else is as in the formula, in every call."
 LIKE_THIS = "A mistake that is not on the check's list can look like this, too."
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
@@ -243,10 +241,10 @@ class LayerCheck:
             tr("one head"): 1 not in self.handed.heads,
         }
         unchecked, noted = ([text for text, holds in of.items() if holds] for of in (missing, remarks))
-        said = [as_sentence(kind), *(text for _, _, text in notes), *noted]
-        said += [tr("Not checked: {names}.", names=listed(unchecked))] * bool(unchecked)
+        said = [tr("The layer computes {kind}.", kind=kind), *(text for _, _, text in notes), *noted]
+        said += [tr("The check did not cover {names}.", names=listed(unchecked, " or "))] * bool(unchecked)
         tried = [tr("gradients"), *["`head_mask`"] * self.handed.gated, stages_in_words(self.stages)]
-        return Verdict("right", sentences(said), tr("Checked: {names}.", names=listed(tried)))
+        return Verdict("right", sentences(said), tr("The check covered {names}.", names=listed(tried)))
 
     def wrong_as(self, name: str, part: str, step: str) -> Verdict:
         """Return the verdict on a wrong layer: what is wrong in words, or "" to say where its border is."""

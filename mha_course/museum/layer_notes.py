@@ -18,6 +18,7 @@ from mha_course.museum.layer_matrices import NAMES
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
 RATE = 0.25  # of the dropout that is tried
 EXAMPLES, FEW = 1000, 8  # whose weights are dropped, and how many of them at once: a cache may hold no more
+RANDOM = "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
 NO_DROPOUT = "`dropout` has no effect."
 RAISES = ("An input that is not contiguous raises {error}.", "A batch of {count} raises {error}.")
 BIASES = {  # whether biases are asked for → what is said of one matrix that is otherwise, and of several
@@ -55,7 +56,10 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> tuple[bool, str]:
     X, lengths = handed.sequences(2, 3, 2), torch.tensor([3, 2])
     got, again, first = handed.call(layer.eval(), X, lengths), *(handed.output(layer, X, lengths)[0] for _ in range(2))
     if not torch.allclose(first, again, equal_nan=True):
-        return False, tr("In evaluation, the same call gives another output each time.")
+        told = tr("In evaluation, the same call gives another output each time.")
+        if asked:
+            raise MistakeError(sentences([told, tr(RANDOM)]), "dropout")
+        return False, told
     if first.dtype != X[0].dtype:
         told = tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
         return False, told
@@ -148,32 +152,35 @@ def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tupl
         raise MistakeError(tr(told), "dropout")
     factors = used / weights.clamp(min=1e-9)
     if wrong := in_what_way(factors, weights > 0.02):
-        return False, tr("Dropout acts on the weights: {how}.", how=wrong)
+        return False, wrong
     return True, tr("Dropout acts on the weights.")
 
 
 def in_what_way(factors: Tensor, sure: Tensor) -> str:
-    """Describe what is wrong with dropout, given its ``factors`` on attention weights; "" if nothing is wrong."""
+    """Return a sentence on wrong dropout, given its ``factors`` on attention weights; "" if nothing is wrong."""
     kept = factors.abs() > 0.02
     if not sure.any():
         return ""
     factor = factors[kept & sure].median().item() if (kept & sure).any() else math.nan
     if not torch.allclose(factors[kept & sure], torch.tensor(factor, dtype=torch.double), rtol=0.02):
-        return tr("but some are neither dropped nor multiplied by what all others are")
+        return tr(
+            "Dropout does not act on each weight alone: some are neither dropped nor multiplied by what all others are."
+        )
+    acts = "Dropout acts on the weights: {how}."
     share, due = 1 - kept[sure].double().mean().item(), 1 / (1 - RATE)
     for axis, name in enumerate(("examples", "heads", "queries", "keys")):
         both = sure & sure.roll(1, axis)
         by_chance = share**2 + (1 - share) ** 2
         same = (kept == kept.roll(1, axis))[both].double()
         if factors.shape[axis] > 1 and len(same) > 100 and same.mean() > (1 + by_chance) / 2:
-            return tr("those of different {axis} are dropped together", axis=tr(name))
+            return tr(acts, how=tr("those of different {axis} are dropped together", axis=tr(name)))
     error = 5 * math.sqrt(RATE * (1 - RATE) / sure.sum().item())
     if abs(share - RATE) > error:
         words = {"share": f"{share:.0%}", "rate": f"{RATE:.0%}"}
-        return tr("{share} of them are dropped where {rate} is asked for", **words)
+        return tr(acts, how=tr("{share} of them are dropped where {rate} is asked for", **words))
     if abs(factor - due) > 0.01:
         words = {"own": f"{factor:.3f}", "right": f"{due:.3f}"}
-        return tr("those that are kept are multiplied by {own} instead of {right}", **words)
+        return tr(acts, how=tr("those that are kept are multiplied by {own} instead of {right}", **words))
     return ""
 
 

@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_course.language import listed, sentences, tr
 from mha_course.pictures.heat_maps import draw_maps
+from mha_course.pictures.layer_explorer import without_stars
 from mha_course.pictures.live import LivePicture, Numbers, Place, pack
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.rounding import rounded
@@ -54,7 +56,7 @@ class HandMadeHead(LivePicture):
         self.shapes = {name: tuple(W.shape) for name, W in given.items()}
         data = pack({"X": self.X}) | {"words": self.words, "features": self.features}
         data["given"] = {name: W.tolist() for name, W in given.items()}
-        super().__init__("A head made by hand", data, **{"numbers": given, "query": min(1, n - 1), **first})
+        super().__init__(tr("A head made by hand"), data, **{"numbers": given, "query": min(1, n - 1), **first})
 
     def result(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return what torch makes of the present numbers: queries and keys (num_words, d), weights (words, words)."""
@@ -67,18 +69,37 @@ class HandMadeHead(LivePicture):
         queries, keys, weights = self.result()
         asks = [f"{word}: {_row(own)}" for word, own in zip(self.words, queries.tolist(), strict=True)]
         found = [f"{word}: {_row(own)}" for word, own in zip(self.words, keys.tolist(), strict=True)]
-        canvas = draw_maps([weights], ["queries ask, keys are found"], 1, 300, names=(asks, found), numbers=True)
-        made = "; ".join(f"{name}: {self._described(name)}" for name in self.shapes)
-        row = rounded(weights[self.query], 2)  # weights that are told alike are told as equal
+        title = tr("weights: rows are queries, columns are keys")
+        canvas = draw_maps([weights], [title], 1, 300, names=(asks, found), numbers=True)
+        made = tr("{sentence}.", sentence=listed([f"{name}: {self._described(name)}" for name in self.shapes], "; "))
+        told = (
+            tr("Queries: {queries}.", queries=listed(asks, "; ")),
+            tr("Keys: {keys}.", keys=listed(found, "; ")),
+            tr("{sentence}.", sentence=self._claim(weights[self.query])),
+        )
+        return canvas, sentences([made, *told]), made
+
+    def _claim(self, weights: Tensor) -> str:
+        """What the live picture's headline says of the query's weights."""
+        row = rounded(weights, 2)  # weights that are told alike are told as equal
         most = [word for word, weight in zip(self.words, row, strict=True) if weight == row.max()]
-        share = f"{row.max():.2f}{' each' if len(most) > 1 else ''}"
-        attends = f"“{self.words[self.query]}” attends most to {', '.join(most)}: {share}"
-        return canvas, f"{made}. Queries {', '.join(asks)}; keys {', '.join(found)}. {attends}.", f"{made}."
+        told = {
+            "query": self.words[self.query],
+            "key": most[0],
+            "count": len(most),
+            "weight": f"{row.max():.2f}",
+        }
+        if len(most) == 1:
+            return without_stars(tr("“{query}” attends *to “{key}” most*, {weight}", **told))
+        if len(most) == len(self.words):
+            return without_stars(tr("“{query}” attends *to all words equally*, {weight} each", **told))
+        some = without_stars(tr("“{query}” attends *to {count} words equally*, {weight} each", **told))
+        return listed([some, listed(most)], ": ")
 
     def _described(self, name: str) -> str:
         """The numbers of a matrix that are not 0, by feature."""
         rows = [[f"{self.features[i]} {_row([x])}" for i, x in enumerate(row) if x] for row in self.numbers[name]]
-        return " | ".join(", ".join(row) or "all 0" for row in rows)
+        return listed([listed(row) or tr("all 0") for row in rows], " | ")
 
 
 def _row(numbers: Sequence[float]) -> str:

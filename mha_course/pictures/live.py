@@ -205,7 +205,7 @@ class LivePicture(anywidget.AnyWidget):
         # In the order in which they are declared, since the places of one may depend on another.
         ordered = {name: first.pop(name) for name in self.choices if name in first}
         if words := words_in(self._esm):
-            data = data | {"words": words, "lang": lang_code()}
+            data = data | {"messages": words, "lang": lang_code()}
         super().__init__(title=title, data=data, **ordered, **first)
         self.on_msg(self._hear)
 

@@ -58,6 +58,15 @@ def words_with_features(head_size, seed=0):
     return X, W_q, W_k, list("abcde"), [f"feature {i}" for i in range(8)]
 
 
+def who_thanked_whom():
+    """The head of notebook 00 that asks for subject and object at once."""
+    female, person, pronoun, verb, subject, object_ = torch.eye(6)
+    X = torch.stack([female + person + subject, verb, person + object_, pronoun, 0 * verb])
+    ask_both, W_role = torch.stack([6 * verb, 6 * verb]), torch.stack([subject, object_])
+    names = ["female", "person", "pronoun", "verb", "subject", "object"]
+    return pictures.HandMadeHead(X, ask_both, W_role, ["queen", "thanked", "waiter", "she", "late"], names)
+
+
 def motion(**first):
     """Three queries, four keys and their values, of two features each, so that there are arrows for all."""
     queries = torch.tensor([[1.0, 2.0], [-0.5, 1.5], [2.0, -1.25]])
@@ -85,7 +94,7 @@ CASES = {
     "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
     "next word": lambda: pictures.NextWordExplorer(cut=[157]),
     "births": lambda: pictures.BirthExplorer(born(), step=1, head=1, query=20),
-    "hand-made head": lambda: pictures.HandMadeHead(*words_with_features(1)),
+    "hand-made head": who_thanked_whom,
     "head switches": lambda: pictures.HeadSwitches(*scores_and_measures(), cut=[(0, 2), (1, 0), (1, 1)]),
     "scrubber": lambda: pictures.TrainingScrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
 }

@@ -351,7 +351,7 @@ TOUCH = """
 """
 
 
-TRANSLATED = "layer", "ring", "ring of a model", "sentence", "transpose"
+TRANSLATED = "hand-made head", "layer", "ring", "ring of a model", "sentence", "transpose"
 SPOKEN = [(name, "en") for name in CASES] + list(itertools.product(TRANSLATED, ("vi", "zh", "ja")))
 
 
@@ -360,7 +360,7 @@ SPOKEN = [(name, "en") for name in CASES] + list(itertools.product(TRANSLATED, (
 def test_a_picture_keeps_its_height_under_the_hand(live, name, spoken, width, monkeypatch):
     monkeypatch.setattr(language, "_chosen", spoken)
     picture = CASES[name]()
-    assert "words" in picture.data or spoken == "en"
+    assert "messages" in picture.data or spoken == "en"
     page, draw = live(picture, width=width + 24), random.Random(1)
     page.looks()
     heights = {page.section.bounding_box()["height"]: "opened"}

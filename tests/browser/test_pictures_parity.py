@@ -532,7 +532,7 @@ def test_pointing_at_a_place_marks_all_places_of_its_text_in_order(page, tmp_pat
 
 @pytest.mark.parametrize("head_size", [1, 2, 3])
 def test_a_head_made_by_hand(page, tmp_path, head_size):
-    """Every number that is changed, swapped matrices, and the start again: queries, keys and weights are torch's."""
+    """Numbers moved and typed, swapped matrices, and the start again: queries, keys and weights are torch's."""
     X, W_q, W_k, words, features = words_with_features(head_size, seed=head_size)
     picture = pictures.HandMadeHead(X, W_q, W_k, words, features)
     live = LivePage(page, tmp_path, picture)
@@ -558,11 +558,15 @@ def test_a_head_made_by_hand(page, tmp_path, head_size):
     rows, chosen = {"W_q": W_q.clone(), "W_k": W_k.clone()}, live.section.get_by_label("chosen number")
     last = head_size - 1
     for name, row, column, key in [("W_q", last, 3, "ArrowRight"), ("W_k", 0, 5, "ArrowLeft"), ("W_k", last, 7, "End")]:
-        own = f"{name} row {row}, {features[column]}:" if head_size > 1 else f"{name}, {features[column]}:"
+        own = f"{name} {row}, {features[column]}:" if head_size > 1 else f"{name}, {features[column]}:"
         live.section.locator(f'.number[aria-label^="{own}"]').click()
         live.page.evaluate(NEXT_FRAME)  # the slider shows the chosen number
         chosen.press(key)
         rows[name][row, column] = {"End": 20}.get(key, rows[name][row, column] + (1 if key == "ArrowRight" else -1))
+        check(rows["W_q"], rows["W_k"])
+    for key, value in (("7", 7), ("-", -7), ("0", 0)):
+        live.section.locator(".by-hand .number").nth(8 * last + 3).press(key)
+        rows["W_q"][last, 3] = value
         check(rows["W_q"], rows["W_k"])
     live.section.get_by_role("button", name="swap").click()
     check(rows["W_k"], rows["W_q"])

@@ -3,7 +3,9 @@
 import itertools
 import re
 
+import numpy
 import pytest
+import torch
 
 from mha_course import exercises
 
@@ -72,11 +74,6 @@ def test_a_choice_is_told_nothing_that_a_good_one_contradicts(removed, told):
     assert {words for words in ("keep one of them", "keep head 5", "keep head 0") if words in text} == told
 
 
-def test_the_five_cheapest_heads_of_the_table_are_told_to_measure_again():
-    text = exercises.five_heads([(1, 1), (0, 0), (1, 2), (1, 3), (1, 5)]).text
-    assert "These five cost least one by one. Measure again after each removal." in text and "0.893" in text
-
-
 ONE_OF_EACH_PAIR = list(itertools.product((1, 3), (0, 5), (2, 6), (4, 7)))
 
 
@@ -84,6 +81,19 @@ ONE_OF_EACH_PAIR = list(itertools.product((1, 3), (0, 5), (2, 6), (4, 7)))
 def test_one_of_each_pair_may_go(four):
     verdict = exercises.four_heads(list(four))
     assert verdict and verdict.text.endswith("of the answers are still right.")
+
+
+IN_ANY_FORM = [{0, 1, 2, 4}, frozenset({0, 1, 2, 4}), (4, 2, 1, 0), torch.tensor([0, 1, 2, 4]),
+               numpy.array([4, 0, 1, 2]), [torch.tensor(0), 1, numpy.int64(2), 4.0]]  # fmt: skip
+
+
+@pytest.mark.parametrize("four", IN_ANY_FORM, ids=repr)
+def test_four_heads_may_come_in_any_collection(four):
+    assert exercises.four_heads(four)
+
+
+def test_a_range_is_four_heads():
+    assert "Leave-one-out removes these four" in exercises.four_heads(range(4)).text
 
 
 @pytest.mark.parametrize(
@@ -108,10 +118,18 @@ def test_the_choice_of_leave_one_out_is_recognised():
     ("answer", "state", "told"),
     [
         (4, "wrong", "A list of four heads is needed"),
-        ([0, 1, 2], "wrong", "Four different heads are needed; these are 3."),
-        ([0, 1, 2, 2], "wrong", "Four different heads are needed; these are 3."),
-        ([0, 1, 2, 8], "wrong", "each a whole number from 0 to 7"),
-        ([(0, 1), 2, 3, 4], "wrong", "each a whole number from 0 to 7"),
+        ("0124", "wrong", "A list of four heads is needed; this is a str."),
+        ([0, 1, 2], "wrong", "Four heads are needed; this answer has the length 3."),
+        ({0, 1, 2}, "wrong", "Four heads are needed; this answer has the length 3."),
+        ([0, 1, 2, 4, 4], "wrong", "Four heads are needed; this answer has the length 5."),
+        ([0, 1, 2, 2], "wrong", "Four different heads are needed; this answer holds head 2 more than once."),
+        (torch.tensor([4, 1, 0, 4]), "wrong", "this answer holds head 4 more than once."),
+        ([0, 1, 2, 8], "wrong", "each a whole number from 0 to 7; this answer holds 8."),
+        (range(5, 9), "wrong", "each a whole number from 0 to 7; this answer holds 8."),
+        ([0, 1, 2, -1], "wrong", "each a whole number from 0 to 7; this answer holds -1."),
+        ([0, 1, 2, 4.5], "wrong", "each a whole number from 0 to 7; this answer holds 4.5."),
+        ([True, 2, 4, 7], "wrong", "each a whole number from 0 to 7; this answer holds a bool."),
+        ([(0, 1), 2, 3, 4], "wrong", "each a whole number from 0 to 7; this answer holds a tuple of 2."),
         ([0, 1, ..., 4], "not yet", "Put a head in the place of each"),
     ],
 )

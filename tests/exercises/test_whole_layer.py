@@ -83,7 +83,9 @@ class ByEinsum(nn.Module):
         Q, K, V = (W(X).unflatten(-1, (self.num_heads, -1)) for W, X in pairs)
         scores = torch.einsum("bqhp,bkhp->bhqk", Q, K) * Q.shape[-1] ** -0.5
         if valid_lens is not None:
-            scores = scores.masked_fill(torch.arange(keys.shape[1]) >= valid_lens.view(-1, 1, 1, 1), -math.inf)
+            scores = scores.masked_fill(
+                torch.arange(keys.shape[1]) >= valid_lens.view(len(queries), 1, -1, 1), -math.inf
+            )
         self.attention_weights = scores.softmax(-1).nan_to_num(0)
         heads = torch.einsum("bhqk,bkhp->bqhp", self.drop(self.attention_weights), V)
         return self.W_o((heads if head_mask is None else heads * head_mask[:, None]).flatten(2))
@@ -231,11 +233,70 @@ def test_the_first_step_asks_for_no_dropout_in_the_signature_and_the_second_does
     assert text == "Step 7: `__init__` takes no `dropout`. Add it behind `num_heads`."
 
 
+REPEATED = "valid_lens.repeat_interleave(h, dim=0)"
+BY_ROW = "valid_lens.repeat_interleave(h) if valid_lens.dim() == 1 else {}"
+OF_QUERIES = {  # what is wrong with lengths (b, n) alone → what stands in place of the repeated lengths, what is said
+    "flattened": ("valid_lens.repeat_interleave(h)", "query 0 of example 0"),
+    "not repeated": (BY_ROW.format("valid_lens"), "raises RuntimeError"),
+    "one behind the other": (BY_ROW.format("valid_lens.repeat(h, 1)"), "query 0 of example 0"),
+    "of the first query": (BY_ROW.format("valid_lens[:, 0].repeat_interleave(h)"), "query 1 of example 0"),
+    "of the longest": (BY_ROW.format("valid_lens.amax(1).repeat_interleave(h)"), "is not masked by its own length"),
+    "in reverse": (BY_ROW.format("valid_lens.flip(1).repeat_interleave(h, dim=0)"), "query 0 of example 0"),
+}
+RIGHT_LENGTHS = [
+    "torch.stack([valid_lens] * h, dim=1).flatten(0, 1)",
+    "valid_lens[torch.arange(len(queries)).repeat_interleave(h)]",
+    "torch.cat([length.expand(h, *length.shape) for length in valid_lens])",
+]
+
+
+def softmax_of_the_notebook(scores, valid_lens=None):
+    """Unlike the library's, it takes lengths of any shape that has one for each row or each matrix of scores."""
+    if valid_lens is not None:
+        lengths = valid_lens.view(len(scores), -1, 1)
+        scores = scores.masked_fill(torch.arange(scores.shape[-1]) >= lengths, -math.inf)
+    return scores.softmax(dim=-1)
+
+
+@pytest.mark.parametrize("what", OF_QUERIES)
+def test_a_class_that_takes_one_length_for_each_query_in_the_wrong_way_is_told_step_3(what, monkeypatch):
+    monkeypatch.setitem(whole_layer.AT_HAND, "masked_softmax", softmax_of_the_notebook)
+    wrong, told = OF_QUERIES[what]
+    verdict = exercises.layer_by_formula(written(REPEATED, wrong))
+    begins = "Step 3: Right with `valid_lens` of the shape (b,), wrong with (b, n), one length for each query."
+    assert verdict.state == "wrong" and verdict.text.startswith(begins) and told in verdict.text, verdict
+    assert "along axis 0 (`dim=0`), from (2, 4) to (6, 4)" in verdict.text
+
+
+def test_the_second_step_asks_for_one_length_for_each_query_too():
+    verdict = exercises.layer_with_head_mask(written(REPEATED, "valid_lens.repeat_interleave(h)"))
+    assert verdict.text.startswith("Step 3:") and "your class raises ValueError: valid_lens must have" in verdict.text
+
+
+def test_the_kept_weights_of_each_query_are_masked_by_its_own_length():
+    weights = "weights.unflatten(0, (-1, h))"
+    wrong = f"({weights}.flip(2) if valid_lens is not None and valid_lens.dim() == 2 else {weights})"
+    assert exercises.layer_by_formula(written(weights, wrong)).text.startswith("Step 3: Right with `valid_lens`")
+
+
+@pytest.mark.parametrize("repeated", RIGHT_LENGTHS)
+def test_lengths_may_be_repeated_for_the_heads_in_any_way(repeated):
+    assert exercises.layer_with_head_mask(written(REPEATED, repeated))
+
+
 def test_dropout_is_no_matter_of_the_first_step():
     Layer = written("self.dropout(weights)", "weights")
     assert "ropout" not in exercises.layer_by_formula(Layer).text
     text = "Step 7: The output is right. `dropout` has no effect."
     assert exercises.layer_with_head_mask(Layer).text == text
+
+
+def test_dropout_that_evaluation_does_not_turn_off_is_a_matter_of_dropout():
+    changes = ("nn.Dropout(dropout)", "(lambda weights: F.dropout(weights, dropout))")
+    for check in (exercises.layer_by_formula, exercises.layer_with_head_mask):
+        text = check(written(changes)).text
+        assert text.startswith("Step 7: In evaluation, the same call gives another output each time."), text
+        assert text.endswith("`F.dropout` needs `training=self.training`.")
 
 
 def test_of_a_class_of_the_first_step_the_second_asks_for_its_first_missing_step():

@@ -395,7 +395,7 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
     "Chameleon": (llama(theta=1e4, norm=nn.LayerNorm), [HALVES.format("10,000"), LAYER]),
     "Jamba, no positions": (llama(theta=None, shared=2), ["Causal", "in groups"]),
     "SmolLM3, a layer without positions": (llama(theta=None), ["Causal"]),
-    "ModernBERT": (llama(theta=1.6e5, causal=False), [HALVES.format("160,000"), "Self-attention"]),
+    "ModernBERT": (llama(theta=1.6e5, causal=False), [HALVES.format("160,000"), "computes self-attention"]),
     "Falcon": (llama(theta=1e4, shared=4), [HALVES.format("10,000")]),
     "Llama, its own code": (meta(theta=5e5), [NEIGHBOURS.format("500,000")]),
     "llama2.c": (meta(shared=2), [NEIGHBOURS.format("10,000"), "in groups"]),
@@ -416,28 +416,31 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
         },
         [NEIGHBOURS.format("10,000")],
     ),
-    "ViT": (vit(), ["Self-attention, with biases.", "Dropout acts on the weights."]),
-    "DeiT without biases": (vit(qkv_bias=False), ["Self-attention"]),
+    "ViT": (vit(), ["computes self-attention, with biases.", "Dropout acts on the weights."]),
+    "DeiT without biases": (vit(qkv_bias=False), ["computes self-attention"]),
     "ViT-22B": (vit(norm=nn.LayerNorm), [LAYER]),
     "InternViT": (vit(norm=RMSNorm), [RMS]),
     "BERT": (bert(), ["LayerNorm of the sum of input and output", "`attention_mask` is 0"]),
     "a pre-norm encoder": (bert(is_post=False), ["LayerNorm of its input, which is added"]),
     "T5's place of the norm": (bert(is_post=False, norm=RMSNorm), ["RMSNorm of its input, which is added"]),
-    "the annotated transformer": (ANNOTATED, ["Attention to keys and values", "`mask` is True where a key takes part"]),
+    "the annotated transformer": (
+        ANNOTATED,
+        ["computes attention to keys and values", "`mask` is True where a key takes part"],
+    ),
     "Stable Diffusion": (
         {"make": lambda dim, heads, dropout: Cross(dim, heads), **CROSS},
-        ["Attention to a memory"],
+        ["computes attention to a memory"],
     ),
     "Llama 3.2's attention to pictures": (
         {"make": lambda dim, heads, dropout: Cross(dim, heads, RMSNorm), **CROSS},
-        ["Attention to a memory", RMS],
+        ["computes attention to a memory", RMS],
     ),
     "Whisper": (
         {
             "make": lambda dim, heads, dropout: Whisper(dim, heads),
             "matrices": lambda m: (m.query, m.key, m.value, m.out),
         },
-        ["Attention to a memory, with biases"],
+        ["computes attention to a memory, with biases"],
     ),
     "fairseq": (
         {
@@ -447,7 +450,7 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
             )[0].transpose(0, 1),
             **FAIRSEQ,
         },
-        ["Attention to keys and values, with biases"],
+        ["computes attention to keys and values, with biases"],
     ),
     "ESM-2": (
         {
@@ -455,7 +458,7 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
             "call": lambda m, x: m(*[x.transpose(0, 1)] * 3)[0].transpose(0, 1),
             **FAIRSEQ,
         },
-        [HALVES.format("10,000"), "Self-attention"],
+        [HALVES.format("10,000"), "computes self-attention"],
     ),
     "latent diffusion": (
         {
@@ -463,7 +466,7 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
             "call": lambda m, x: m(x.mT).mT,
             "matrices": lambda m: [(conv.weight[..., 0], conv.bias) for conv in (m.q, m.k, m.v, m.proj_out)],
         },
-        ["Self-attention, with biases"],
+        ["computes self-attention, with biases"],
     ),
     "a block of Llama": (
         block(llama(theta=1e4), RMSNorm),

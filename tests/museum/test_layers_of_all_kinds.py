@@ -238,10 +238,13 @@ RIGHT = {  # what is handed over, and notes that are due
     "no dropout": ([NoDropout], ["`dropout` has no effect."]),
     "dropout twice": ([DropoutBehind], ["Dropout acts on the output and on the weights."]),
     "biases": ([WithBiases], ["with biases", "average of its padding"]),
-    "causal": ([Packed, None, packed_matrices], ["Causal self-attention, with biases.", "Not checked: padding"]),
-    "packed": ([type("Vision", (Packed,), {"causal": False}), None, packed_matrices], ["Self-attention, with biases."]),
-    "grouped": ([Grouped], ["Heads share keys and values", "gets NaN", "Not checked: one head."]),
-    "memory": ([Right, of_two], ["Attention to a memory."]),
+    "causal": ([Packed, None, packed_matrices], ["computes causal self-attention", "The check did not cover padding"]),
+    "packed": (
+        [type("Vision", (Packed,), {"causal": False}), None, packed_matrices],
+        ["computes self-attention, with biases."],
+    ),
+    "grouped": ([Grouped], ["Heads share keys and values", "gets NaN", "The check did not cover one head."]),
+    "memory": ([Right, of_two], ["The layer computes attention to a memory."]),
     "in, out": (
         [
             InOut,

@@ -67,7 +67,7 @@ def test_with_the_root_a_head_begins_a_little_worse_than_uniform_attention(train
 
 
 def test_more_training_helps_the_model_without_attention_but_does_not_cure_it():
-    words = "the model is right for half of the words of twelve letters, and for 2 % of those of sixteen"
+    words = "the model is right for 43 % of the words of twelve letters, and for 1 % of those of sixteen"
     assert words in text_of("02_scoring_functions")
     right = json.loads(package_data("models/weights/figures.json", "make weights"))[LONGER]
-    assert 0.45 < right["12"] < 0.55 and round(right["16"], 2) == 0.02
+    assert (round(right["12"], 2), round(right["16"], 2)) == (0.43, 0.01)

@@ -121,17 +121,17 @@ def test_a_lone_head_tells_both_letters_with_a_hidden_layer_only(trained):
 
 def test_the_spread_at_step_50_over_eight_seeds():
     weights = [train_one_head(seed, keep=[50]).weight_on_right_key[0] for seed in range(8)]
-    assert (min(weights), max(weights)) == pytest.approx((0.28, 0.52), abs=0.01)
+    assert (min(weights), max(weights)) == pytest.approx((0.29, 0.53), abs=0.01)
 
 
 def test_the_untrained_head_has_a_dark_spot_but_no_line():
     untrained = train_one_head(seed=1, keep=[0])
-    assert untrained.maps.max().item() == pytest.approx(0.4, abs=0.05)
+    assert untrained.maps.max().item() == pytest.approx(0.24, abs=0.01)
     assert untrained.weight_on_right_key[0] < 0.15
 
 
 def test_at_step_50_some_tokens_have_found_their_key_and_others_look_elsewhere():
     run = train_one_head(seed=0, keep=[0, 50, 100])
     on_right_key = run.maps[1].diagonal(offset=-1)  # that of token 1 first
-    assert on_right_key[9 - 1] > 0.9 and on_right_key[[4 - 1, 7 - 1]].max() < 0.2
-    assert run.losses == pytest.approx([2.3, 1.4, 0.1], abs=0.05)
+    assert on_right_key[9 - 1] > 0.9 and on_right_key[[2 - 1, 7 - 1]].max() < 0.2
+    assert run.losses == pytest.approx([2.3, 1.35, 0.05], abs=0.02)

@@ -150,7 +150,7 @@ def test_heads_that_begin_alike_and_a_single_layer_do_what_05_says():
 
 def test_layer_1_of_the_lookups_is_even_and_needed(guess):
     right = right_without(*((1, head) for head in range(6)))
-    assert right["count < 5"] < guess["count < 5"] + 0.02 and round(right["first"], 2) == 0.65
+    assert right["count < 5"] < guess["count < 5"] + 0.02 and round(right["first"], 2) == 0.66
     assert min(right[question] for question in ("1 back", "3 back", "wanted label")) > 0.99
 
 
@@ -276,7 +276,7 @@ def test_one_head_an_average_and_rollout_are_worth_what_06_tells(story, needed):
     assert [right(layer_0[:, head])[question] for question, head in enumerate(heads)] == [1] * 4
     by_mean = right(layer_0.mean(axis=1))
     assert f"right in {by_mean.pop(1):.2f} of the cases for *3 back*" in text
-    assert {f"{share:.2f}" for share in by_mean} == {"0.23", "0.24"} and "in 0.23 or 0.24 for the others" in text
+    assert {f"{share:.2f}" for share in by_mean} == {"0.24", "0.25"} and "in 0.24 or 0.25 for the others" in text
     assert (rollout.argmax(axis=-1) == np.arange(12)).all()
 
 

@@ -176,12 +176,12 @@ def test_a_wrong_answer_is_told_in_the_language_with_its_step(language, speaking
 
 @every_language
 def test_a_live_picture_gets_the_words_that_its_module_says(language, speaking):
-    assert "words" not in pictures.TransposeStepper().data
+    assert "messages" not in pictures.TransposeStepper().data
     speaking(language)
     picture = pictures.TransposeStepper()
     said = spoken_language.catalogue(language)
-    assert picture.data["words"]["features a head"] == said["features a head"]
-    assert "The weights that it reports are averaged over the heads." not in picture.data["words"]
+    assert picture.data["messages"]["features a head"] == said["features a head"]
+    assert "The weights that it reports are averaged over the heads." not in picture.data["messages"]
     assert english_in(f"{picture!r} {picture.still().caption}") == []
 
 

@@ -33,11 +33,12 @@ export const drawn = (name, attributes = {}, ...children) =>
 export const times = (count, make) => Array.from({ length: count }, (_, i) => make(i));
 
 let dictionary = {}; // what messages are in the reader's language, by their English
+const translated = (message) => dictionary[message] ?? message;
+const withNamed = (text, named) => text.replace(/\{(\w+)\}/g, (_, name) => String(named[name]));
 /** A message in the reader's language, with what its braces name put in. */
-export const tr = (message, named = {}) =>
-  (dictionary[message] ?? message).replace(/\{(\w+)\}/g, (_, name) => String(named[name]));
-/** The same as parts of a headline, of which every second is bold: what stands between asterisks. */
-export const parts = (message, named = {}) => tr(message, named).split("*");
+export const tr = (message, named = {}) => withNamed(translated(message), named);
+/** The same as parts of a headline, of which every second is bold: what stands between the message's own asterisks. */
+export const parts = (message, named = {}) => translated(message).split("*").map((part) => withNamed(part, named));
 
 export const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
 
@@ -208,7 +209,7 @@ function topLine() {
 export function picture(build) {
   const render = ({ model, el }) => {
     const name = model.get("title"), lang = model.get("data").lang ?? null;
-    dictionary = model.get("data").words ?? {};
+    dictionary = model.get("data").messages ?? {};
     if (!CSS.supports("color", "color-mix(in oklab, light-dark(#000, #fff), #000)")) {
       el.textContent = tr("{name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.", { name });
       return;
