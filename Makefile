@@ -39,7 +39,7 @@ test: install ## lint, run the everyday tests, compare the notebooks' main lines
 		wait $$! || { echo "make lint has failed: what it says stands above the tests' result"; exit 1; }; \
 		exit $$checked
 
-nightly: ## everything that CI may run, in one go: under an hour; green, it writes its commit into .ci/nightly, to commit
+nightly: ## everything that CI may run: an hour, or in several goes at one commit; green, it writes that into .ci/nightly, to commit
 	@test -z "$$(git status --porcelain)" || { echo "make nightly proves a commit: commit or stash what has changed"; exit 1; }
 	@.ci/run all
 	@git rev-parse HEAD > .ci/nightly

@@ -4,13 +4,14 @@ With MHA_REQUIRE_ALL=1 in the environment a skipped test is a failed one: there,
 tests of real models, where MHA_WITHOUT_REAL_MODELS=1 says that their packages could not be installed. No test depends
 on how fast the machine is. What is long, which repeats what others see, runs with MHA_LONG=1, and with
 MHA_REQUIRE_ALL=1; what goes by turns, a part of it for each number of commits, as a whole with MHA_NIGHTLY=1. Of what
-is marked ``quarter``, ``make test`` takes one in four by turns.
+is marked ``quarter``, ``make test`` takes one in four by turns, and what has not changed it does not run again.
 """
 
 import os
 
 import pytest
 from turns import EVERYDAY, LONG, by_turns
+from unchanged import Unchanged
 
 os.environ["MHA_PROGRESS"] = "off"  # neither a test nor a kernel that it starts writes into a developer's home
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
@@ -27,6 +28,11 @@ def fail_if_skipped(report):
         report.outcome = "failed"
         report.longrepr = f"MHA_REQUIRE_ALL=1 allows no skip. {reason}"
     return report
+
+
+def pytest_configure(config):
+    if EVERYDAY:
+        config.pluginmanager.register(Unchanged(), "unchanged")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -101,11 +101,9 @@ def run_nbval(notebook: str, kept: str = "", key: str = "", folded_too: bool = T
     Args:
         kept: a file for what the kernel says, from which it is said again if its key is this one.
 
-    Of pytest's plugins nbval alone is loaded, and jsonschema does without the grammar of web addresses that it would
-    build: the two would take three quarters of the time that an empty notebook needs, and none of it is used here.
+    Of pytest's plugins nbval alone is loaded: the others take half of the time that an empty notebook needs.
     """
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
     written = in_order(Path(notebook), folded_too)
     from tools import executions, notebooks
 

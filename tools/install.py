@@ -95,10 +95,15 @@ def main(venv):
             run([*pip, *INSTALL, *step], words)
     if dropped:
         run([*pip, "uninstall", "--yes", *dropped], words)
+    # jsonschema, which all that reads notebooks imports, builds a grammar of web addresses where it finds this package.
+    # Nothing here asks for it, and it takes 1.7 s of every such process, of JupyterLab's start, too.
+    packages = next(Path(venv).glob("lib/python*/site-packages"))
+    (packages / "no_grammar_of_addresses.pth").write_text(
+        "import sys; sys.modules.setdefault('rfc3987_syntax', None)\n"
+    )
     if venv in (".venv", ".venv-newest"):
         # `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
         # holds when the clone is moved.
-        packages = next(Path(venv).glob("lib/python*/site-packages"))
         (packages / "mha_lib.pth").write_text("../../../..\n")
         shutil.copy("tools/torchvision_beside_torch.py", str(packages))
         (packages / "torchvision_beside_torch.pth").write_text("import torchvision_beside_torch\n")

@@ -109,6 +109,7 @@ OF_SIZES = {
 every_mask = pytest.mark.parametrize("masks", OF_SIZES.values(), ids=OF_SIZES)
 
 
+@pytest.mark.quarter
 @every_mask
 @pytest.mark.parametrize("how, graphs", [({}, 2), ({"dynamic": True}, 1)], ids=["by default", "dynamic"])
 def test_other_sizes_need_no_other_graphs(masks, how, graphs):
@@ -122,6 +123,7 @@ def test_other_sizes_need_no_other_graphs(masks, how, graphs):
     assert counter.frame_count == graphs
 
 
+@pytest.mark.quarter
 @every_mask
 def test_export_with_batch_and_lengths_left_open(masks, layer):
     """Gates go with it, and lengths other than those of the example."""
@@ -160,6 +162,7 @@ def test_weights_are_returned_where_they_are_asked_for(options):
     close(pooling.attend(X, X, X, X_LENGTHS), (pooling(X, X, X, X_LENGTHS), pooling.attention_weights))
 
 
+@pytest.mark.quarter
 @pytest.mark.parametrize("lengths", [None, X_LENGTHS, X_LENGTHS[:, None].expand(3, 5)], ids=["none", "1-D", "2-D"])
 @pytest.mark.parametrize("way", ["kernel", "kept"])
 def test_fake_tensors_and_recording(lengths, way):

@@ -43,6 +43,7 @@ def test_a_mistake_is_named_and_one_that_always_raises_says_so(exercise, text, w
         assert "error" in text
 
 
+@pytest.mark.quarter  # hundreds of programs, of which most say the same of an exercise's check
 @pytest.mark.parametrize(("exercise", "text", "wrong"), SHARED)
 def test_a_shared_mistake_is_named_as_itself_or_as_one_that_gives_the_same_or_makes_no_difference(
     exercise, text, wrong

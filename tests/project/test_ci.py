@@ -177,6 +177,34 @@ def test_a_green_night_names_its_commit_and_no_other_does(git, tmp_path):
     assert nightly().returncode == 0 and kept.read_text().strip() == git("rev-parse", "HEAD") != before
 
 
+def test_a_night_that_stopped_goes_on_at_the_same_commit_and_at_no_other(run, git, tmp_path):
+    (tmp_path / ".gitignore").write_text("build\n")
+
+    def made(*words, limits=("15", "80"), **asked):
+        stages = ("site", "test", "test-rounding", *REST)
+        lines = run(limits, *words, **asked).stdout.splitlines()
+        return [stage for stage in stages if any(line.split()[:2] == ["made", stage] for line in lines)]
+
+    def commit():
+        git("add", ".")
+        git("commit", "--quiet", "--allow-empty", "--message", "all is committed")
+
+    everything = made("all")
+    commit()
+    assert made("all", FAILS="test-elsewhere") == everything[: everything.index("test-elsewhere") + 1]
+    proven = (tmp_path / "build" / "proven").read_text()
+    assert {*everything[:3]} < {*made()}  # only a night goes on
+    (tmp_path / "new.py").write_text("")
+    assert made("all", FAILS="test-elsewhere") == everything[: everything.index("test-elsewhere") + 1]
+    assert (tmp_path / "build" / "proven").read_text() == proven
+    (tmp_path / "new.py").unlink()
+    assert made("all") == ["site", *everything[everything.index("test-elsewhere") :]]
+    assert made("all", FAILS="test-research") == everything  # that night was green, and this is another
+    commit()
+    assert made("all", FAILS="wheel WHEEL_NOTEBOOKS=00 03", MHA_WITHOUT_REAL_MODELS="1")[-1] == "wheel"
+    assert made("all") == everything
+
+
 def test_the_first_failure_ends_the_run(run):
     done = run(FAILS="site")
     assert done.returncode == 1 and "make site            FAILED" in done.stdout and "made test" not in done.stdout

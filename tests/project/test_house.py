@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from fresh_process import run
+from rooms import MAY_IMPORT
 
 import mha_course
 import mha_lib
@@ -18,20 +19,6 @@ import mha_lib
 PACKAGE = Path(mha_lib.__file__).parent
 ROOT = PACKAGE.parent
 HEAVY = ["IPython", "anywidget", "d2l", "ipywidgets", "matplotlib", "torchvision", "transformers"]
-LIBRARY = {"mha_lib.attention", "mha_lib.heads"}
-MAY_IMPORT = {
-    "mha_lib.attention": set(),
-    "mha_lib.figures": set(),  # a file, not a folder
-    "mha_lib.heads": {"mha_lib.attention"},
-    "mha_course.models": LIBRARY,
-    "mha_course.heads": {*LIBRARY, "mha_course.models"},
-    "mha_course.pictures": {*LIBRARY, "mha_lib.figures", "mha_course.models", "mha_course.heads"},
-    "mha_course.checking": {"mha_course.models"},
-    "mha_course.museum": {"mha_lib.attention", "mha_course.models", "mha_course.checking"},
-    "mha_course.exercises": {
-        *LIBRARY, "mha_course.models", "mha_course.heads", "mha_course.checking", "mha_course.museum",
-    },
-}  # fmt: skip
 # The one file of mha_lib that knows the course: it leads names that have moved there, until the next release.
 OLD_NAMES = Path("mha_lib/old_names.py")
 ANNEXES = {"research", "classroom", "pages"}  # they import the house, and are never imported by it

@@ -293,6 +293,11 @@ def test_packages_that_import_torchvision_are_there_in_a_fresh_process(command):
     assert done.returncode == 0, done.stderr
 
 
+def test_reading_a_notebook_builds_no_grammar_of_addresses():
+    script = "import sys, nbformat, jupyterlab.labapp; print('lark' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False\n"
+
+
 @pytest.mark.long
 def test_a_torchvision_that_loads_its_own_operators_is_left_alone(tmp_path):
     """In a process of its own; the stand-in's extension is a library that any process may load."""
