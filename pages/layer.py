@@ -156,6 +156,9 @@ class LayerChecker(verdict.Checker):
         wrong = [label for label, results in stages if any([result.problem() for result in results])]
         if wrong:
             return self.what_is_named(stages, wrong, every)
+        if self.is_random():
+            told = say("In evaluation, the same call gives another output each time.")
+            return "wrong", told + " " + say("Check what is random, and whether"), "", "dropout"
         try:
             part, broken = self.tried("In training it cannot be called", lambda: next(self.promises(), ("", "")))
         except Mistake as reason:
@@ -239,8 +242,6 @@ class LayerChecker(verdict.Checker):
         """What a layer with the right output lacks: which promise is not kept, and what is said."""
         call = self.weights
         layer = call.layer(RATE)
-        if self.is_random():
-            yield "output", say("In evaluation, the same call gives another output each time.")
         got = layer(*call.trial)
         if not isinstance(got, T.Tensor):
             yield "output", say("A call returns {}, not one tensor.", kind_of(got))

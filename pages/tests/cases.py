@@ -39,8 +39,8 @@ STYLES = {  # bodies of the functions, or of a class's method forward
         split = lambda X: X.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         scores = split(self.W_q(queries)) @ split(self.W_k(keys)).mT / (queries.shape[-1] / self.num_heads) ** 0.5
         if valid_lens is not None:
-            valid = torch.arange(keys.shape[1])[None, :] < valid_lens[:, None]
-            scores = torch.where(valid[:, None, None, :], scores, -1e9)
+            valid = torch.arange(keys.shape[1]) < valid_lens.reshape(len(keys), 1, -1, 1)
+            scores = torch.where(valid, scores, -1e9)
         self.attention_weights = F.softmax(scores, dim=-1)
         heads = self.dropout(self.attention_weights) @ split(self.W_v(values))
         return self.W_o(heads.transpose(1, 2).flatten(2))

@@ -78,7 +78,7 @@ def motion(**first):
 CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
-    "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=1, query=2, layer=2),
+    "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=6, query=2, layer=2),
     "layer": lambda: pictures.LayerExplorer.of_lookups(head=1, cell=7),
     "ring": lambda: pictures.RingExplorer(num_heads=3, valid_lens=9),
     "ring of a model": lambda: pictures.RingExplorer(models.ring_lab(), off=[6]),
