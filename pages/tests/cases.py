@@ -8,7 +8,7 @@ STYLES = {  # bodies of the functions, or of a class's method forward
         Q, K, V = (W(X).unflatten(-1, (self.num_heads, -1)) for W, X in pairs)
         scores = torch.einsum("bqhp,bkhp->bhqk", Q, K) * Q.shape[-1] ** -0.5
         if valid_lens is not None:
-            scores = scores.masked_fill(torch.arange(keys.shape[1]) >= valid_lens.view(-1, 1, 1, 1), -math.inf)
+            scores = scores.masked_fill(torch.arange(keys.shape[1]) >= valid_lens.view(len(keys), 1, -1, 1), -math.inf)
         self.attention_weights = scores.softmax(-1).nan_to_num(0)
         return self.W_o(torch.einsum("bhqk,bkhp->bqhp", self.dropout(self.attention_weights), V).flatten(2))
 

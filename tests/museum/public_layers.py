@@ -384,7 +384,7 @@ HALVES, NEIGHBOURS = "rotary positions (pairs of halves, θ {})", "rotary positi
 RMS, LAYER = "RMSNorm of each head's queries and keys", "LayerNorm of each head's queries and keys"
 WHOLE = "RMSNorm of all heads' queries and keys"
 PUBLIC = {  # model → how it is handed over, and what the verdict says of it
-    "Llama 3": (llama(shared=2), [HALVES.format("500,000"), "Causal"]),
+    "Llama 3": (llama(shared=2), [HALVES.format("500,000"), "causal"]),
     "Llama 2": (llama(theta=1e4), [HALVES.format("10,000")]),
     "Mistral Nemo": (llama(theta=1e6, shared=2), [HALVES.format("1,000,000"), "in groups"]),
     "Yi": (llama(theta=5e6), [HALVES.format("5,000,000")]),
@@ -393,8 +393,8 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
     "Gemma 3": (llama(theta=1e4, norm=RMSNorm), [HALVES.format("10,000"), RMS]),
     "OLMo 2": (llama(norm=RMSNorm, whole=True), [HALVES.format("500,000"), WHOLE]),
     "Chameleon": (llama(theta=1e4, norm=nn.LayerNorm), [HALVES.format("10,000"), LAYER]),
-    "Jamba, no positions": (llama(theta=None, shared=2), ["Causal", "in groups"]),
-    "SmolLM3, a layer without positions": (llama(theta=None), ["Causal"]),
+    "Jamba, no positions": (llama(theta=None, shared=2), ["causal", "in groups"]),
+    "SmolLM3, a layer without positions": (llama(theta=None), ["causal"]),
     "ModernBERT": (llama(theta=1.6e5, causal=False), [HALVES.format("160,000"), "computes self-attention"]),
     "Falcon": (llama(theta=1e4, shared=4), [HALVES.format("10,000")]),
     "Llama, its own code": (meta(theta=5e5), [NEIGHBOURS.format("500,000")]),
@@ -402,8 +402,8 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
     "Command R": (meta(norm=nn.LayerNorm), [NEIGHBOURS.format("10,000"), LAYER]),
     "Flux": (meta(norm=RMSNorm, causal=False), [NEIGHBOURS.format("10,000"), RMS]),
     "Wan": (meta(norm=RMSNorm, causal=False, whole=True), [NEIGHBOURS.format("10,000"), WHOLE]),
-    "nanoGPT": (gpt(), ["Causal", "Dropout acts on the weights."]),
-    "nanoGPT without biases": (gpt(bias=False), ["Causal"]),
+    "nanoGPT": (gpt(), ["causal", "Dropout acts on the weights."]),
+    "nanoGPT without biases": (gpt(bias=False), ["causal"]),
     "nanochat, first edition": (gpt(bias=False, normed=True), [HALVES.format("10,000"), RMS]),
     "nanochat": (gpt(bias=False, normed=True, factor=1.2), [HALVES.format("10,000"), RMS, "scores times 1.44"]),
     "GPT-NeoX, all features turned": (neox(), [HALVES.format("10,000"), "with biases"]),
@@ -472,5 +472,5 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
         block(llama(theta=1e4), RMSNorm),
         [HALVES.format("10,000"), "RMSNorm of its input, which is added"],
     ),
-    "a block of GPT-2": (block(gpt(), nn.LayerNorm), ["LayerNorm of its input, which is added", "Causal"]),
+    "a block of GPT-2": (block(gpt(), nn.LayerNorm), ["LayerNorm of its input, which is added", "causal"]),
 }
