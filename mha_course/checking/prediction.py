@@ -89,10 +89,10 @@ def answer(name: str, *shown: object) -> Page:
         name: that of the prediction.
         shown: the answer: text, or anything that a notebook shows as HTML, such as a picture or a table.
     """
-    lines, title, state = [*map(str, shown)], "The answer", ""
+    lines, title, state = [*map(str, shown)], tr("The answer"), ""
     if expected := predicted(name):
-        lines = [f"You predicted: {expected}", *lines]
-        title, state = f"You predicted: {html.escape(expected)}. It turns out:", " open"
+        lines = [tr("You predicted: {guess}", guess=expected), *lines]
+        title, state = tr("You predicted: {guess}. It turns out:", guess=html.escape(expected)), " open"
     drawn = [x._repr_html_() if hasattr(x, "_repr_html_") else f"<pre>{html.escape(str(x))}</pre>" for x in shown]
     return Page("\n".join(lines), f"<details{state}><summary>{title}</summary>{''.join(drawn)}</details>")
 

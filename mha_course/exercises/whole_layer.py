@@ -75,7 +75,7 @@ class CompleteAttention(nn.Module):
         self.attention_weights = weights.unflatten(0, (-1, h))  # (b, h, n, m)
         heads = torch.bmm(self.dropout(weights), V)  # (b * h, n, p)
         if head_mask is not None:
-            heads = heads * head_mask.repeat(len(queries)).view(-1, 1, 1)  # every example has all heads
+            heads = heads * head_mask.repeat(len(queries)).view(-1, 1, 1)  # (b * h, 1, 1)
         return self.W_o(transpose_output(heads, h))
 
 

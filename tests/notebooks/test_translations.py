@@ -25,7 +25,7 @@ from tools import code_messages, first_cell, fonts, glossary, translations
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage
 
-MAX_BYTES = 1_100_000  # 00 and what the library says of it take 90,000 in each language
+MAX_BYTES = 1_150_000  # 00 and what the library says of it take about 200,000 in each language
 PAGES = [path for language in LANGUAGES for path in sorted((ROOT / "notebooks" / language).glob("*.md"))]
 STEM = "04_sample"
 LONG = (
@@ -85,7 +85,8 @@ def test_a_notebook_computes_what_the_english_does_and_its_links_lead_somewhere(
             assert list(checks.links_resolve(notebook, path)) == []
 
 
-QUOTED = re.compile(rf"(?i){'|'.join(SENTENCES)}|`[^`]*`|\w+(-\w+)+|Run All Above Selected Cell")
+OF_THE_SENTENCES = "|".join([*SENTENCES, "the waiter thanked the queen"])
+QUOTED = re.compile(rf"(?i){OF_THE_SENTENCES}|`[^`]*`|\w+(-\w+)+|Run All Above Selected Cell")
 ENGLISH_WORDS = re.compile(r"\b(the|of|is|are|was|with|and|for|that|which|this|not|from|has|have|its|one|all)\b")
 
 
