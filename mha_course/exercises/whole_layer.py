@@ -69,13 +69,13 @@ class CompleteAttention(nn.Module):
         K = transpose_qkv(self.W_k(keys), h)  # (b * h, m, p)
         V = transpose_qkv(self.W_v(values), h)  # (b * h, m, p)
         if valid_lens is not None:
-            valid_lens = valid_lens.repeat_interleave(h, dim=0)  # (b * h,) or (b * h, n)
+            valid_lens = valid_lens.repeat_interleave(h, dim=0)  # (b * h, ...)
         scores = torch.bmm(Q, K.transpose(1, 2)) / math.sqrt(Q.shape[-1])
         weights = masked_softmax(scores, valid_lens)  # (b * h, n, m)
         self.attention_weights = weights.unflatten(0, (-1, h))  # (b, h, n, m)
         heads = torch.bmm(self.dropout(weights), V)  # (b * h, n, p)
         if head_mask is not None:
-            heads = heads * head_mask.repeat(len(queries)).view(-1, 1, 1)  # (b * h, 1, 1)
+            heads = heads * head_mask.repeat(len(queries)).view(-1, 1, 1)
         return self.W_o(transpose_output(heads, h))
 
 
