@@ -95,13 +95,13 @@ def main(venv):
             run([*pip, *INSTALL, *step], words)
     if dropped:
         run([*pip, "uninstall", "--yes", *dropped], words)
-    # jsonschema, which all that reads notebooks imports, builds a grammar of web addresses where it finds this package.
-    # Nothing here asks for it, and it takes 1.7 s of every such process, of JupyterLab's start, too.
-    packages = next(Path(venv).glob("lib/python*/site-packages"))
-    (packages / "no_grammar_of_addresses.pth").write_text(
-        "import sys; sys.modules.setdefault('rfc3987_syntax', None)\n"
-    )
     if venv in (".venv", ".venv-newest"):
+        packages = next(Path(venv).glob("lib/python*/site-packages"))
+        # jsonschema, which all that reads notebooks imports, builds a grammar of web addresses where it finds this
+        # package. Nothing here asks for it, and it takes 1.7 s of every such process, of JupyterLab's start, too.
+        (packages / "no_grammar_of_addresses.pth").write_text(
+            "import sys; sys.modules.setdefault('rfc3987_syntax', None)\n"
+        )
         # `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
         # holds when the clone is moved.
         (packages / "mha_lib.pth").write_text("../../../..\n")
