@@ -113,7 +113,7 @@ def test_stubs_get_none(grades):
 def test_an_empty_first_answer_costs_its_own_points_alone(grades):
     solved_ones = {cell: points for cell, points in grades["solved"].items() if cell[0] == SOLUTIONS[0].stem}
     lost = {cell for cell, (points, of) in solved_ones.items() if grades["all but the first"][cell] != (points, of)}
-    assert lost == {(SOLUTIONS[0].stem, "transpose-qkv-check")}
+    assert lost == {(SOLUTIONS[0].stem, "transpose-output-check")}
 
 
 def test_words_that_nobody_wrote_get_none(grades):
