@@ -79,9 +79,7 @@ class Unchanged:
 
 def texts(path, root=ROOT):
     """The text of a file of tests, and those of the helpers that it and its fixtures' file import, by path."""
-    files = root.glob("tests/**/*.py")
-    helpers = {file.stem: file for file in files if not file.name.startswith(("test_", "conftest"))}
-    found, new = {}, [path, *path.parent.glob("conftest.py")]
+    helpers, found, new = helpers_in(root), {}, [path, *path.parent.glob("conftest.py")]
     while new:
         file = new.pop()
         if file not in found:
@@ -89,6 +87,13 @@ def texts(path, root=ROOT):
             imported = re.findall(r"(?m)^ *(?:from|import) (\w+)", found[file])
             new += [helpers[name] for name in imported if name in helpers]
     return found
+
+
+@functools.cache
+def helpers_in(root):
+    """What tests import of each other, by name."""
+    files = root.glob("tests/**/*.py")
+    return {file.stem: file for file in files if not file.name.startswith(("test_", "conftest"))}
 
 
 def places(path, root=ROOT):

@@ -143,8 +143,13 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
 
 def takes_dropout(Layer: type) -> bool:
     """Return whether a class can be made with a dropout rate: an argument after the first two that is not ``bias``."""
-    names = [name for name, p in inspect.signature(Layer).parameters.items() if p.kind != p.VAR_KEYWORD]
+    names = [*arguments_of(Layer)]
     return len(names) != 2 and names[2:] != ["bias"]
+
+
+def arguments_of(Layer: type) -> dict[str, inspect.Parameter]:
+    """Return what a class is made with, by name, without ``**options``."""
+    return {name: p for name, p in inspect.signature(Layer).parameters.items() if p.kind != p.VAR_KEYWORD}
 
 
 def made_by_name(Layer: Any) -> type[nn.Module]:
@@ -153,7 +158,7 @@ def made_by_name(Layer: Any) -> type[nn.Module]:
     ``dropout`` and ``bias`` are handed on by name: a rate only if ``Layer`` takes one, ``bias`` as it is given, and as
     False where ``Layer`` insists on it. A class whose third argument has another name is left as it is.
     """
-    parameters = {name: p for name, p in inspect.signature(Layer).parameters.items() if p.kind != p.VAR_KEYWORD}
+    parameters = arguments_of(Layer)
     if [*parameters][2:3] not in ([], ["bias"], ["dropout"]):
         return Layer
     fixed = {"bias": False} if "bias" in parameters and parameters["bias"].default is inspect.Parameter.empty else {}

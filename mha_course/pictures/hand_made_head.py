@@ -8,8 +8,7 @@ from torch import Tensor
 
 from mha_course.language import listed, sentences, tr
 from mha_course.pictures.heat_maps import draw_maps
-from mha_course.pictures.layer_explorer import without_stars
-from mha_course.pictures.live import LivePicture, Numbers, Place, pack
+from mha_course.pictures.live import LivePicture, Numbers, Place, pack, without_stars
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.rounding import rounded
 from mha_lib.attention import DotProductAttention

@@ -9,13 +9,13 @@ import torch
 import traitlets
 from torch import Tensor, nn
 
-from mha_course.language import Said, english, sentences, tr
+from mha_course.language import sentences, tr
 from mha_course.models.any_layer import MAPS, linear_maps, num_heads_of
 from mha_course.models.shipped import shipped_model
 from mha_course.models.tasks import find_task
 from mha_course.models.transformer import Encoder
 from mha_course.pictures.heat_maps import MOST_LABELS, beside, draw_maps, masked_keys, room_for
-from mha_course.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
+from mha_course.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse, without_stars
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.pictures.ring_explorer import many, percent
 from mha_course.pictures.token_words import token_words
@@ -261,19 +261,20 @@ class LayerExplorer(LivePicture):
 
 def _of_the_same_maps(layer: nn.Module) -> MultiHeadAttention:
     """Return a layer of the library that projects queries and keys as a layer of another class, such as a learner's."""
-    if not all(isinstance(getattr(layer, name, None), nn.Linear) for name in MAPS):
+    try:
+        W_q, W_k, W_v, W_o = linear_maps(layer, MAPS)
+    except TypeError as lacking:
         raise TypeError(
             "layer must be a MultiHeadAttention, an nn.MultiheadAttention or a layer with the linear maps "
             f"{', '.join(MAPS)}, got {type(layer).__name__}; of any other, LayerExplorer.of_maps shows the maps"
-        )
-    W_q, W_k, W_v, W_o = linear_maps(layer, MAPS)
+        ) from lacking
     with torch.random.fork_rng(devices=()):
         same = MultiHeadAttention(
             W_o.out_features, num_heads_of(layer), bias=W_q.bias is not None,
             query_size=W_q.in_features, key_size=W_k.in_features, value_size=W_v.in_features,
         )  # fmt: skip
-    for name in ("W_q", "W_k"):
-        getattr(same, name).load_state_dict(getattr(layer, name).state_dict())
+    for own, linear in ((same.W_q, W_q), (same.W_k, W_k)):
+        own.load_state_dict(linear.state_dict())
     return same
 
 
@@ -327,11 +328,6 @@ def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tup
     wide = next((columns for columns in range(6, 1, -1) if room_for(columns, left) >= side * num_keys / most), 1)
     _, columns = grid_shape(num_heads, wide)
     return columns, min(side, room_for(columns, left) * most / num_keys)
-
-
-def without_stars(message: str) -> str:
-    """Return a message without the stars around what the page writes in bold."""
-    return Said(message.replace("*", ""), english(message).replace("*", ""))
 
 
 def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:

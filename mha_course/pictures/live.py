@@ -22,7 +22,7 @@ import traitlets
 from IPython import get_ipython
 from torch import Tensor
 
-from mha_course.language import lang_code, words_in
+from mha_course.language import Said, english, lang_code, words_in
 from mha_course.pictures.picture import Canvas, Picture
 from mha_course.pictures.shared_with_js import MODULES, style
 
@@ -66,6 +66,11 @@ def bundle(entry: str) -> str:
     add(entry)
     *neighbours, last = texts.values()
     return "\n".join([*(EXPORT.sub("", text) for text in neighbours), last])
+
+
+def without_stars(message: str) -> str:
+    """Return a message without the stars around what the page writes in bold."""
+    return Said(message.replace("*", ""), english(message).replace("*", ""))
 
 
 def pack(tensors: dict[str, Tensor], *, halves: bool = False) -> dict[str, Any]:
