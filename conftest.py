@@ -32,7 +32,7 @@ def fail_if_skipped(report):
 
 def pytest_configure(config):
     if EVERYDAY:
-        config.pluginmanager.register(Unchanged(), "unchanged")
+        config.pluginmanager.register(Unchanged(config.rootpath), "unchanged")
 
 
 def pytest_collection_modifyitems(config, items):

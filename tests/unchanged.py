@@ -26,7 +26,7 @@ FOR_ALL = ("conftest.py", "pyproject.toml", "tests/rooms.py", "tests/turns.py", 
 class Unchanged:
     """A plugin that deselects such files, and keeps in ``build`` the keys of those that were green."""
 
-    def __init__(self, root=ROOT):
+    def __init__(self, root):
         self.root, self.file = root, root / "build" / "green_tests.json"
         self.kept = json.loads(self.file.read_text()) if self.file.exists() else {}
         self.run, self.not_run = {}, 0  # the key and the number of tests of each file that runs
