@@ -119,6 +119,7 @@ def test_a_stage_runs_until_a_night_is_green_once_a_file_of_its_own_has_changed(
 
 def test_four_turns_of_make_test_take_all_that_is_marked_quarter_and_each_takes_all_else(monkeypatch):
     monkeypatch.setattr(turns, "EVERYDAY", True)
+    monkeypatch.delenv("MHA_NIGHTLY", raising=False)
     rules = runpy.run_path(str(RUN.parents[1] / "conftest.py"))
     config = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
     seen = []
@@ -145,6 +146,7 @@ def marked(name, *marks):
 
 def test_cases_by_turns_are_all_seen_by_as_many_commits_and_in_one_night(monkeypatch):
     cases, seen = [*"abcdefghij"], []
+    monkeypatch.delenv("MHA_NIGHTLY", raising=False)
     for number in (14, 15, 16, 17):
         monkeypatch.setattr(turns, "commits", lambda number=number: number)
         seen.append(turns.by_turns(cases, 4))
