@@ -1,5 +1,6 @@
 """The capstone, one claim about a model: locked, measured with tested code, held or not, and told on one page."""
 
+from mha_course.capstone.choice import choose
 from mha_course.capstone.claim import Claim, history, lock
 from mha_course.capstone.clock import ceiling, paired_speed
 from mha_course.capstone.drawn import DrawnTask, drawn_model
@@ -9,8 +10,8 @@ from mha_course.capstone.verdict import Verdict, told, verdict
 from mha_course.capstone.work import Work
 
 __all__ = [
-    "Claim", "DrawnTask", "Verdict", "Work", "ceiling", "drawn_model", "history", "language_model", "lock", "page",
-    "paired_speed", "sentence_model", "told", "verdict",
+    "Claim", "DrawnTask", "Verdict", "Work", "ceiling", "choose", "drawn_model", "history", "language_model", "lock",
+    "page", "paired_speed", "sentence_model", "told", "verdict",
 ]  # fmt: skip
 
 
