@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import EllipsisType
 
 from mha_course.capstone.faults import FAULTS, Pipeline, fault_of, made
 from mha_course.checking.running import MistakeError, NotYetError, Outcome, run_safely
@@ -48,18 +49,22 @@ def tried(my_test: Callable[[Pipeline], object], seed: int) -> Tried:
         if not _passed(outcome):
             return Tried(False, False, outcome=outcome)
     notices = not any(_passed(_outcome(my_test, made(own, one, in_other_code=True))) for one in unseen)
-    found = {name: not _passed(_outcome(my_test, made(name, unseen[0], in_other_code=True))) for name in FAULTS if name != own}
+    found = {
+        name: not _passed(_outcome(my_test, made(name, unseen[0], in_other_code=True)))
+        for name in FAULTS
+        if name != own
+    }
     others, missed = ([name for name, seen in found.items() if seen is wanted] for wanted in (True, False))
     return Tried(True, notices, others, missed)
 
 
-def check_test(my_test: Callable[[Pipeline], object], seed: int) -> Verdict:
+def check_test(my_test: Callable[[Pipeline], object] | EllipsisType | None, seed: int) -> Verdict:
     """Check a test of ``pipeline(seed)``: a function of a pipeline that raises an AssertionError or returns False where
     it finds a fault.
 
     It is right where it fails with the fault and passes without, both with two models that it has not seen.
     """
-    if my_test is None or my_test is ...:
+    if my_test is None or isinstance(my_test, EllipsisType):
         return Verdict("not yet", NOT_WRITTEN)
     try:
         with seeded(seed):

@@ -24,8 +24,8 @@ EDITS = {  # by function, rows as ``checking.edits`` reads them: what is edited 
     [valid].mean(dim=0) -> .flatten(0, 1).mean(dim=0) => padding in the mean: the mean of a head counts padding.
     """,
     "losses": """
-    output = model(rows.inputs, rows.valid_lens) -> output = model(rows.inputs, None if off else rows.valid_lens) => mask
-        forgotten: while heads are off, the model is called without valid_lens.
+    output = model(rows.inputs, rows.valid_lens) -> output = model(rows.inputs, None if off else rows.valid_lens) =>
+        mask forgotten: while heads are off, the model is called without valid_lens.
     [list(numbers)] = 0 -> [[number - 1 for number in numbers]] = 0 => head off by one: asked for head i, it switches
         off head i - 1.
     {name: torch.ones(len(mean)) for name, mean in instead.items()} -> vars(model).setdefault("last", $) => a head stays
@@ -34,7 +34,7 @@ EDITS = {  # by function, rows as ``checking.edits`` reads them: what is edited 
     model.eval() -> model.train() => dropout on: the model is in training mode.
     """,
     "cut": """
-    whole.weight.detach() @ -> whole.weight.detach().T @ => transposed weight in the cut: the means go into the bias
+    weight @ left -> weight.T @ left => transposed weight in the cut: the means go into the bias
         through the transposed weight.
     """,
 }
@@ -119,8 +119,9 @@ def _model() -> Encoder:
     """An encoder with larger weights than usual: without training, its heads matter all the same."""
     model = Encoder(TokenEmbedding(20, 9, 24), 24, 2 * 7, num_heads=4, ffn_num_hiddens=32, dropout=0.1)
     with torch.no_grad():
-        for weight in (model.output.weight, *(W for layer in model.attentions for W in layer.parameters())):
-            weight *= 3
+        for weights in (model.output.parameters(), *(layer.parameters() for layer in model.attentions)):
+            for weight in weights:
+                weight *= 3
     return model.eval()
 
 

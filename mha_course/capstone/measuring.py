@@ -17,10 +17,17 @@ def split(rows: Batch, number: int, seed: int = 0) -> tuple[Batch, Batch]:
     return rows[order[:number]], rows[order[number:]]
 
 
+def no_padding(rows: Batch) -> Tensor:
+    """Return which tokens of these rows are not padding: bool (rows, n)."""
+    b, n = rows.targets.shape[:2]
+    lens = torch.full((b,), n) if rows.valid_lens is None else rows.valid_lens
+    return torch.arange(n) < lens[:, None]
+
+
 def means(model: Transformer, rows: Batch) -> Means:
-    """Return each head's mean output over the tokens of these rows that are not padding: by layer (heads, head size)."""
+    """Return each head's mean output over the tokens of these rows, without padding: by layer (heads, head size)."""
     outputs = heads.of(model, rows.inputs, rows.valid_lens).outputs()
-    valid = torch.arange(rows.inputs.shape[1]) < rows.valid_lens[:, None]  # (b, n)
+    valid = no_padding(rows)
     return {name: X.transpose(1, 2)[valid].mean(dim=0) for name, X in outputs.items()}  # (b, h, n, d) -> (b, n, h, d)
 
 
@@ -40,7 +47,7 @@ def losses(model: Transformer, rows: Batch, off: Plan, instead: Means) -> Tensor
         output = model(rows.inputs, rows.valid_lens)
     logits = output.unflatten(-1, (rows.targets.shape[-1], -1)).movedim(-1, 1)  # (b, answers, n, questions)
     each = F.cross_entropy(logits, rows.targets.clamp(min=0), reduction="none").mean(dim=-1)
-    valid = torch.arange(each.shape[1]) < rows.valid_lens[:, None]
+    valid = no_padding(rows)
     return (each * valid).sum(dim=1) / valid.sum(dim=1)
 
 
@@ -54,6 +61,7 @@ def cut(model: Transformer, rows: Batch, off: Plan, instead: Means) -> Transform
     for name, numbers in off.items():
         left = torch.zeros_like(instead[name])
         left[list(numbers)] = instead[name][list(numbers)]
-        whole, mixing = (one.get_submodule(found.layers[name].mixing) for one in (model, smaller))
-        mixing.bias = nn.Parameter(mixing.bias.detach() + whole.weight.detach() @ left.flatten())
+        mixing = found.layers[name].mixing
+        weight, bias = model.get_parameter(f"{mixing}.weight"), smaller.get_parameter(f"{mixing}.bias")
+        smaller.get_submodule(mixing).bias = nn.Parameter((bias + weight @ left.flatten()).detach())
     return smaller
