@@ -121,7 +121,7 @@ def _model() -> Encoder:
     with torch.no_grad():
         for weights in (model.output.parameters(), *(layer.parameters() for layer in model.attentions)):
             for weight in weights:
-                weight *= 3
+                weight.mul_(3)
     return model.eval()
 
 
