@@ -1,5 +1,6 @@
 """The capstone, one claim about a model: locked, measured with tested code, held or not, and told on one page."""
 
+from mha_course.capstone.choice import choose
 from mha_course.capstone.claim import Claim, history, lock
 from mha_course.capstone.clock import ceiling, paired_speed
 from mha_course.capstone.drawn import DrawnTask, drawn_model
@@ -12,8 +13,9 @@ from mha_course.capstone.verdict import Verdict, told, verdict
 from mha_course.capstone.work import Work
 
 __all__ = [
-    "FAULTS", "Claim", "DrawnTask", "Verdict", "Work", "ceiling", "check_test", "drawn_model", "harm", "history",
-    "language_model", "lock", "page", "paired_speed", "pipeline", "sentence_model", "shape_test", "told", "verdict",
+    "FAULTS", "Claim", "DrawnTask", "Verdict", "Work", "ceiling", "check_test", "choose", "drawn_model", "harm",
+    "history", "language_model", "lock", "page", "paired_speed", "pipeline", "sentence_model", "shape_test", "told",
+    "verdict",
 ]  # fmt: skip
 
 

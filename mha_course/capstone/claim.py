@@ -92,8 +92,8 @@ def lock(claim: Claim, file: str | Path) -> str:
     if not claims or claims[-1] != claim:
         _add(file, "claim", claim)
         claims.append(claim)
-    example = "" if claim.is_own else " It is an example, until you write what would refute it."
-    return f"Claim {len(claims)} is locked: {claim.eight}.{example}"
+    example = "" if claim.is_own else "Not yet your claim: write what would refute it. "
+    return f"{example}Claim {len(claims)} is locked: {claim.eight}."
 
 
 def note_opening(file: str | Path) -> None:

@@ -1,7 +1,8 @@
-"""A small task and a model drawn by a seed: four questions about a row, twelve heads, and a layer that is hardly used."""
+"""A small task and a model drawn by a seed: four questions, twelve heads, and a layer that is hardly used."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,23 +14,6 @@ from mha_course.models.transformer import TokenEmbedding
 
 NUM_ROWS = 128  # to calibrate on, and as many to test on
 LEFT_OUT = 0.4  # share of the training steps without the attention of one layer
-
-
-class DroppedLayer(Encoder):
-    """Encode as ``Encoder`` does; in training, the attention of one layer is left out of a share of the steps.
-
-    Source: Fan, Grave, Joulin 2020, "Reducing Transformer Depth on Demand with Structured Dropout" (LayerDrop).
-    """
-
-    def __init__(self, layer: int, *arguments, **named):
-        super().__init__(*arguments, **named)
-        self.layer = layer
-
-    def forward(self, inputs, valid_lens=None, head_mask=None):
-        if self.training and torch.rand(()) < LEFT_OUT:
-            head_mask = torch.ones(len(self.attentions), self.attentions[0].num_heads)
-            head_mask[self.layer] = 0
-        return super().forward(inputs, valid_lens, head_mask)
 
 
 class DrawnTask(Task):
@@ -45,16 +29,17 @@ class DrawnTask(Task):
     learning_rate = 6e-3
     length = 12
     num_answers = 10
+    kind: Callable[..., Encoder] = Encoder
 
     def __init__(self, seed: int):
         draw = random.Random(f"questions {seed}")
         self.back, self.position = sorted(draw.sample(range(1, 5), 2)), draw.randint(1, 4)
-        self.layer = draw.randint(0, 1)  # left out of some steps
+        self.layer = draw.randint(0, 1)  # left out of a share of the training steps
         self.questions = [*(f"{k} back" for k in self.back), f"position {self.position}", "wanted key"]
 
     def model(self) -> Encoder:
         embedding = TokenEmbedding(10 + 2 * self.length, self.length, num_hiddens=48)
-        return DroppedLayer(self.layer, embedding, 48, len(self.questions) * self.num_answers, dropout=0.1)
+        return self.kind(embedding, 48, len(self.questions) * self.num_answers, dropout=0.1)
 
     def batches(self, generator: torch.Generator) -> Iterator[Batch]:
         while True:
@@ -81,13 +66,34 @@ class DrawnTask(Task):
         return output.unflatten(-1, (len(self.questions), self.num_answers))
 
 
+class _WithoutLayer(Encoder):
+    """Encode as ``Encoder`` does; in training, a share of the steps goes without the attention of one layer.
+
+    Source: Fan, Grave, Joulin 2020, "Reducing Transformer Depth on Demand with Structured Dropout" (LayerDrop).
+    """
+
+    def __init__(self, layer: int, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.layer = layer
+
+    def forward(self, inputs, valid_lens=None, head_mask=None):
+        if self.training and torch.rand(()) < LEFT_OUT:
+            head_mask = torch.ones(len(self.attentions), self.attentions[0].num_heads)
+            head_mask[self.layer] = 0
+        return super().forward(inputs, valid_lens, head_mask)
+
+
 def drawn_model(seed: int) -> Work:
     """Return the small model of a seed, trained here within 20 seconds, with 128 rows to calibrate on and 128 to test.
 
     Its task is a ``DrawnTask``. The losses of its rows are in nats an answer, padding left out.
     """
     task = DrawnTask(seed)
-    model = fit(task, seed, progress=f"training your model, seed {seed}")
+    task.kind = partial(_WithoutLayer, task.layer)
+    trained = fit(task, seed, progress=f"training your model, seed {seed}")
+    task.kind = Encoder  # which further training goes on with
+    model = task.model()
+    model.load_state_dict(trained.state_dict())
     rows = unseen_rows(seed, 2 * NUM_ROWS)
 
     def losses(model: Encoder, rows: Batch) -> Tensor:

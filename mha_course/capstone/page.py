@@ -8,6 +8,7 @@ from mha_course.capstone.claim import Event, history, is_changed
 from mha_course.capstone.verdict import Verdict, told
 from mha_course.pictures import Picture
 
+UNWRITTEN = "Not written."
 STYLE = """@page { size: A4; margin: 12mm }
 body { font: 10pt/1.3 sans-serif; max-width: 186mm; margin: 5mm auto; color: #111; background: #fff }
 h1 { font-size: 15pt; margin: 0 } h2 { font-size: 11pt; margin: 3mm 0 1mm } p, ol { margin: 1mm 0 }
@@ -46,7 +47,7 @@ def page(
     }
     title, heading = f"One claim: {claim.model}", f"Verdict: {result.outcome}" + " (changed)" * is_changed(events)
     lines = [_line(event) for event in events]
-    refuted, limits = f"Refuted by: {claim.refuted_by or 'not written'}", limits or "Not written."
+    refuted, limits = f"Refuted by: {claim.refuted_by or 'not written'}", limits or UNWRITTEN
     images = [file.with_name(f"{file.stem}-{number}.png") for number in (1, 2)]
     for image, picture in zip(images, pictures, strict=True):
         image.write_bytes(picture.png)
@@ -56,15 +57,15 @@ def page(
     text += [f"| | |\n|---|---|\n{rows}", result.next_step, *drawn, "## Limits", limits]
     file.with_suffix(".md").write_text("\n\n".join(text) + "\n", encoding="utf-8")
     file.write_text(_as_html(title, [str(claim), refuted], lines, heading, table, result, pictures, limits), "utf-8")
-    return f"{file.name} and {file.stem}.md: {result.outcome}, claim {claim.eight}"
+    unwritten = "Not yet finished: write the limits. " * (limits == UNWRITTEN)
+    return f"{unwritten}{file.name} and {file.stem}.md: {result.outcome}, claim {claim.eight}."
 
 
 def _line(event: Event) -> str:
     """An event in words."""
-    what = f"claim {event.claim.eight} locked" if event.what == "claim" else event.what
-    return f"{event.time}: {what}" + f": {event.claim.remove} heads, {event.claim.promise} nats" * (
-        event.what == "claim"
-    )
+    claim = event.claim
+    locked = f"claim {claim.eight} locked: {claim.remove} heads, {claim.promise} nats"
+    return f"{event.time}: {locked if event.what == 'claim' else event.what}"
 
 
 def _cell(text: str) -> str:

@@ -56,14 +56,14 @@ def losses_of_pairs(model: nn.Module, rows: tuple[Tensor, Tensor]) -> Tensor:
 @cache
 def sentence_pairs() -> list[tuple[str, str]]:
     """Return the first two sentences of each docstring in ``MODULES`` that has two of 6 to 20 words."""
-    found = {}
+    found: dict[tuple[str, str], None] = {}  # without those that come again
     for name in MODULES:
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(name)))):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 text = " ".join((ast.get_docstring(node) or "").split())
                 sentences = [one for one in re.split(r"(?<=[.])\s", text) if 6 <= len(one.split()) <= 20]
                 if len(sentences) > 1:
-                    found[tuple(sentences[:2])] = None
+                    found[sentences[0], sentences[1]] = None
     return [*found]
 
 

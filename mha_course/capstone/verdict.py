@@ -9,26 +9,15 @@ from mha_course.heads import mean_and_ci95
 from mha_course.heads.intervals import quantile
 
 Interval = tuple[float, float, float]  # a mean and the ends of its 95 % interval
-NEXT = {  # by the answers about promise and baseline
-    ("not held", "held"): "The heads beat a draw, but cost more than you promised. Search for a better plan on the "
-    "calibration rows, or claim fewer heads; then draw new rows to test on.",
-    ("not held", "not held"): "A draw does better. Do the heads replace each other? Remove them one by one and measure "
-    "again after each; a new claim needs new test rows.",
-    (
-        "not held",
-        "undecided",
-    ): "The heads cost more than you promised. Measure again after each removal, or claim fewer "
-    "heads; a new claim needs new test rows.",
-    ("held", "not held"): "The loss rises little, but a draw does better: the choice by your measure adds nothing.",
-    (
-        "held",
-        "undecided",
-    ): "The loss rises little, but that may be true of any heads of these layers. Claim more heads, "
-    "or test on more rows and with more draws.",
-    ("undecided", "not held"): "A draw does better. Whether your number holds needs more rows.",
-    ("undecided", "held"): "The interval has your promise in it. Four times as many rows halve the interval.",
-    ("undecided", "undecided"): "Both intervals are too wide. Four times as many rows halve them.",
-    ("held", "held"): "Ask how far it goes: another seed of the training, rows of another kind, one head more.",
+NEXT = {  # by what decides
+    "draws are better": "A draw does better. Do the heads replace each other? Measure again after each removal. A new "
+    "claim needs new test rows.",
+    "costs too much": "They cost more than you promised. Measure again after each removal, or claim fewer heads. A new "
+    "claim needs new test rows.",
+    "rows are few": "Your promise lies in the interval. Four times as many rows make it half as wide.",
+    "draws are like it": "The loss rises little, but so it may without other heads of these layers. Claim more heads, "
+    "or test with more rows and draws.",
+    "held": "Ask how far it goes: rows of another kind, another training, one head more.",
 }
 
 
@@ -61,7 +50,13 @@ class Verdict:
     @property
     def next_step(self) -> str:
         """What to do next."""
-        return NEXT[self.promise, self.baseline]
+        if self.baseline == "not held":
+            return NEXT["draws are better"]
+        if self.promise == "not held":
+            return NEXT["costs too much"]
+        if self.promise == "undecided":
+            return NEXT["rows are few"]
+        return NEXT["draws are like it" if self.baseline == "undecided" else "held"]
 
     def __str__(self) -> str:
         return "\n".join(
