@@ -4,14 +4,18 @@ from mha_course.capstone.choice import choose
 from mha_course.capstone.claim import Claim, history, lock
 from mha_course.capstone.clock import ceiling, paired_speed
 from mha_course.capstone.drawn import DrawnTask, drawn_model
+from mha_course.capstone.fault_check import check_test
+from mha_course.capstone.fault_harm import harm
+from mha_course.capstone.faults import FAULTS, pipeline, shape_test
 from mha_course.capstone.page import page
 from mha_course.capstone.sentences import language_model, sentence_model
 from mha_course.capstone.verdict import Verdict, told, verdict
 from mha_course.capstone.work import Work
 
 __all__ = [
-    "Claim", "DrawnTask", "Verdict", "Work", "ceiling", "choose", "drawn_model", "history", "language_model", "lock",
-    "page", "paired_speed", "sentence_model", "told", "verdict",
+    "FAULTS", "Claim", "DrawnTask", "Verdict", "Work", "ceiling", "check_test", "choose", "drawn_model", "harm",
+    "history", "language_model", "lock", "page", "paired_speed", "pipeline", "sentence_model", "shape_test", "told",
+    "verdict",
 ]  # fmt: skip
 
 
