@@ -3,19 +3,20 @@
 from mha_course.capstone.choice import choose
 from mha_course.capstone.claim import Claim, history, lock
 from mha_course.capstone.clock import ceiling, paired_speed
-from mha_course.capstone.drawn import DrawnTask, drawn_model
+from mha_course.capstone.drawn import DrawnTask, drawn_model, unseen_rows
 from mha_course.capstone.fault_check import check_test
 from mha_course.capstone.fault_harm import harm
 from mha_course.capstone.faults import FAULTS, pipeline, shape_test
+from mha_course.capstone.marks import Points, points, seed_of
 from mha_course.capstone.page import page
 from mha_course.capstone.sentences import language_model, sentence_model
 from mha_course.capstone.verdict import Verdict, told, verdict
 from mha_course.capstone.work import Work
 
 __all__ = [
-    "FAULTS", "Claim", "DrawnTask", "Verdict", "Work", "ceiling", "check_test", "choose", "drawn_model", "harm",
-    "history", "language_model", "lock", "page", "paired_speed", "pipeline", "sentence_model", "shape_test", "told",
-    "verdict",
+    "FAULTS", "Claim", "DrawnTask", "Points", "Verdict", "Work", "ceiling", "check_test", "choose", "drawn_model",
+    "harm", "history", "language_model", "lock", "page", "paired_speed", "pipeline", "points", "seed_of",
+    "sentence_model", "shape_test", "told", "unseen_rows", "verdict",
 ]  # fmt: skip
 
 
