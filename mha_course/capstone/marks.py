@@ -13,7 +13,7 @@ from torch import Tensor
 from mha_course.capstone.choice import choose
 from mha_course.capstone.claim import Event, history, is_changed
 from mha_course.capstone.fault_check import tried
-from mha_course.capstone.faults import FAULTS, fault_of
+from mha_course.capstone.faults import FAULTS
 from mha_course.capstone.verdict import verdict
 from mha_course.capstone.work import Work
 from mha_course.checking.running import MistakeError, NotYetError
@@ -28,8 +28,7 @@ LINES = {  # what points are given for → how many there are
     "it could fail: a quarter of the draws cost more than it promises, and a sixth of the heads goes": 3,
     "your plan is the choice that it announces": 3,
     "your test fails on the pipeline with your fault and passes without it": 8,
-    "it notices other faults, too": 4,
-    "you named the fault": 1,
+    "it notices other faults, too": 5,
     "the page has the verdict that the test rows give": 2,
     "its rise agrees with that on rows which decide the marks": 2,
     "its limits are a paragraph": 2,
@@ -55,11 +54,12 @@ class Points:
 
     def __repr__(self) -> str:
         rows = [f"{got:2} of {most}  {what}" for got, (what, most) in zip(self.given, LINES.items(), strict=True)]
-        return "\n".join([*rows, f"{self.total} of {sum(LINES.values())} points", *filter(None, [self.note])])
+        said = f"{'' if self.total else 'Not yet: '}{self.total} of {sum(LINES.values())} points"
+        return "\n".join([*rows, said, *filter(None, [self.note])])
 
 
 def points(
-    seed: int, claim_file: str | Path, work: Work, plan: Mapping[str, Sequence[int]], my_test: Callable, named: str,
+    seed: int, claim_file: str | Path, work: Work, plan: Mapping[str, Sequence[int]], my_test: Callable,
     page_file: str | Path, rows: Any = None,
 ) -> Points:  # fmt: skip
     """Return the points of a capstone, of 30. All is measured again from the claim, the plan and the test.
@@ -72,7 +72,6 @@ def points(
         work: the model.
         plan: the heads that went.
         my_test: as for ``check_test``.
-        named: what you take the fault for, one of ``FAULTS``.
         page_file: of ``page``; the Markdown beside it is read.
         rows: which the page's rise must agree with: a teacher's own; left out, the test rows.
     """
@@ -85,7 +84,7 @@ def points(
     *claimed, has_verdict, agrees = _of_claim(events, work, plan, seed, text, rows)
     limits = text.rpartition("## Limits")[2].split()
     paged = [has_verdict, agrees, 2 * (len(limits) >= WORDS_OF_LIMITS)]
-    return Points([*claimed, *_of_test(my_test, named, seed), *paged])
+    return Points([*claimed, *_of_test(my_test, seed), *paged])
 
 
 def seed_of(account: str) -> int:
@@ -125,15 +124,14 @@ def _of_claim(events: list[Event], work: Work, plan: Any, seed: int, page: str, 
     return [3 * locked, 2 * is_sentence, 3 * could_fail, 3 * announced, 2 * told, 2 * agrees]
 
 
-def _of_test(my_test: Callable, named: str, seed: int) -> list[int]:
-    """Points for the test of the faulty pipeline, and for its name."""
+def _of_test(my_test: Callable, seed: int) -> list[int]:
+    """Points for the test of the faulty pipeline."""
     try:
         found = tried(my_test, seed)
     except (MistakeError, NotYetError):
-        return [0, 0, 1 * (named == fault_of(seed))]
-    if not (found.passes and found.notices):
-        return [0, 0, 1 * (named == fault_of(seed))]
-    return [8, 4 * len(found.others) // (len(FAULTS) - 1), 1 * (named == fault_of(seed))]
+        return [0, 0]
+    both = found.passes and found.notices
+    return [8 * both, 5 * len(found.others) * both // (len(FAULTS) - 1)]
 
 
 def _agrees(page: str, rise: Tensor) -> bool:

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
+from worked import untrained
 
 from mha_course import capstone
 from mha_course.capstone import fault_harm
-from mha_course.capstone.drawn import DrawnTask
 from mha_course.capstone.faults import fault_of
-from mha_course.models.training import seeded
 from mha_lib import heads
 
 KINDS = "head off by one", "a head stays off", "rows in both sets", "transposed weight in the cut"
@@ -15,18 +14,7 @@ KINDS = "head off by one", "a head stays off", "rows in both sets", "transposed 
 
 @pytest.fixture(scope="module")
 def work():
-    """A drawn task's model with large weights, whose heads matter without training."""
-    task = DrawnTask(7)
-    with seeded(7) as generator:
-        model, rows = task.model(), task.rows(32, generator)
-    with torch.no_grad():
-        for layer in model.attentions:
-            for weight in layer.parameters():
-                weight.mul_(3)
-        model.output.weight *= 4
-    return capstone.Work(
-        "untrained", model, rows, rows[:8], lambda m, r: None, lambda r: (r.inputs, r.valid_lens), task
-    )
+    return untrained()
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +40,8 @@ def test_the_true_rise_is_that_of_the_library(work, choices):
     some, others = work.calibration[order[:16]], work.calibration[order[16:]]
     found = heads.of(work.model, some.inputs, some.valid_lens)
     means = found.means(valid=torch.arange(12) < some.valid_lens[:, None])
-
-    def loss(model):
-        each = work.task.losses(model(others.inputs, others.valid_lens), others.targets).mean(dim=2)
-        return torch.stack([row[:n].mean() for row, n in zip(each, others.valid_lens.tolist(), strict=True)])
-
     for fault in ("", "a head stays off"):
-        found_rise = found.rise(choices[fault].plan, loss, instead=means).mean().item()
+        found_rise = found.rise(choices[fault].plan, work.loss(others), instead=means).mean().item()
         assert choices[fault].true == pytest.approx(found_rise, abs=1e-5)
 
 
@@ -74,6 +57,6 @@ def test_silent_faults_are_told_as_silent(choices):
 def test_harm_names_the_fault_of_the_seed_and_refuses_another_model(work):
     assert capstone.harm(3, work).text.startswith(f"Your fault: {fault_of(3)}. ")
     work.task, task = None, work.task
-    with pytest.raises(ValueError, match=r"work must be drawn_model\(3\), got untrained"):
+    with pytest.raises(ValueError, match=r"work must be drawn_model\(3\), got untrained 7"):
         capstone.harm(3, work)
     work.task = task

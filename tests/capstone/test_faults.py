@@ -4,40 +4,15 @@ import inspect
 
 import pytest
 import torch
+from worked import worked_test
 
 from mha_course.capstone.fault_check import check_test, tried
 from mha_course.capstone.faults import FAULTS, fault_of, made, pipeline, shape_test
 from mha_course.checking import running
-from mha_course.models import Batch
 from mha_lib import heads
 
 SEED_OF = {fault_of(seed): seed for seed in range(40, 0, -1)}
 ALL = pytest.mark.parametrize("fault", FAULTS)
-
-
-def with_other_padding(rows):
-    """The same rows with other tokens and other answers at padding."""
-    padding = torch.arange(rows.inputs.shape[1]) >= rows.valid_lens[:, None]
-    targets = torch.where(padding[..., None], 0, rows.targets)
-    return Batch(rows.inputs.masked_fill(padding, 3), rows.valid_lens, targets)
-
-
-def worked_test(p):
-    """Check each promise of the docstrings on any model."""
-    some, others = p.split(p.rows, 10)
-    distinct = {tuple(row) for part in (some, others) for row in part.inputs.tolist()}
-    assert len(distinct) == len(p.rows), "rows in both sets"
-    means = p.means(p.model, some)
-    for name, same in p.means(p.model, with_other_padding(some)).items():
-        assert same.allclose(means[name], atol=1e-4), "padding in the mean"
-    plan = {name: [1] for name in means}
-    whole, without = (p.losses(p.model, others, off, means) for off in ({}, plan))
-    assert p.losses(p.model, others, {}, means).allclose(whole, atol=1e-4), "the same call twice"
-    padded = p.losses(p.model, with_other_padding(others), plan, means)
-    assert padded.allclose(without, atol=1e-4), "padding in the loss"
-    smaller = p.cut(p.model, others, plan, means)
-    cut = p.losses(smaller, others, {}, p.means(smaller, some))
-    assert cut.allclose(without, atol=1e-3), "cut and gated"
 
 
 def test_the_right_pipeline_measures_what_the_library_measures():
