@@ -86,10 +86,15 @@ def redundant_pair(found: FoundHeads, costs: dict, loss, instead: dict) -> tuple
 
 
 def fits(one: dict) -> bool:
-    """Whether the verdict agrees with the truth; undecided always does."""
-    result = one["result"]
-    promise = {"held": one["true rise"] <= PROMISE, "not held": one["true rise"] > PROMISE}.get(result.promise, True)
-    return promise and {"held": one["alike"] > 0, "not held": one["alike"] < 0}.get(result.baseline, True)
+    """Whether the outcome agrees with the truth; undecided always does."""
+    is_true = one["true rise"] <= PROMISE and one["alike"] > 0
+    return {"held": is_true, "not held": not is_true}.get(one["result"].outcome, True)
+
+
+def missed(one: dict) -> int:
+    """How many of the two 95 % intervals do not hold the true value."""
+    pairs = ((one["result"].rise, one["true rise"]), (one["result"].ahead, one["alike"]))
+    return sum(not low <= true <= high for (_, low, high), true in pairs)
 
 
 def row(one: dict) -> list[str]:
@@ -122,7 +127,8 @@ def main() -> None:
     counts = ", ".join(f"{name} {outcomes.count(name)}" for name in ("held", "undecided", "not held"))
     pairs = sum(one["pair"] is not None for one in found)
     text = f"# One claim, ten models\n\n{markdown(header, [*map(row, found)])}\n"
-    text += f"\nOutcomes: {counts}. A redundant pair in {pairs} of {len(found)} models.\n"
+    text += f"\nOutcomes: {counts}. A redundant pair in {pairs} of {len(found)} models. "
+    text += f"Of {2 * len(found)} intervals, {sum(map(missed, found))} miss the true value.\n"
     REPORT.write_text(text, encoding="utf-8")
 
 
