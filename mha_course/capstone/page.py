@@ -12,8 +12,9 @@ UNWRITTEN = "Not written."
 STYLE = """@page { size: A4; margin: 12mm }
 body { font: 10pt/1.3 sans-serif; max-width: 186mm; margin: 5mm auto; color: #111; background: #fff }
 h1 { font-size: 15pt; margin: 0 } h2 { font-size: 11pt; margin: 3mm 0 1mm } p, ol { margin: 1mm 0 }
-td { padding: 0 4mm .5mm 0; vertical-align: top } figure { display: inline-block; width: 49%; margin: 0 }
-img { max-width: 100%; max-height: 62mm } @media (max-width: 500px) { figure { width: 100% } body { margin: 3mm } }"""
+td { padding: 0 4mm .5mm 0; vertical-align: top }
+.pictures { display: grid; grid-template-columns: 1fr 1fr; gap: 4mm; align-items: start; margin: 3mm 0 }
+figcaption { display: none } @media (max-width: 500px) { .pictures { display: block } body { margin: 3mm } }"""
 
 
 def page(
@@ -42,8 +43,8 @@ def page(
     claim = events[-1].claim
     table = {
         "rise of the loss": f"{told(result.rise)} nats; promised: at most {claim.promise}: {result.promise}",
-        "layer-matched draws": f"cost {told(result.ahead)} nats more; {result.share:.0%} cost more: {result.baseline}",
-        **{name: str(value) for name, value in numbers.items()},
+        "draws minus plan": f"{told(result.ahead)} nats; {result.share:.0%} of the draws cost more: {result.baseline}",
+        **{name: _in_words(value) for name, value in numbers.items()},
     }
     title, heading = f"One claim: {claim.model}", f"Verdict: {result.outcome}" + " (changed)" * is_changed(events)
     lines = [_line(event) for event in events]
@@ -68,6 +69,10 @@ def _line(event: Event) -> str:
     return f"{event.time}: {locked if event.what == 'claim' else event.what}"
 
 
+def _in_words(value: object) -> str:
+    return ", ".join(f"{name} {one}" for name, one in value.items()) if isinstance(value, Mapping) else str(value)
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -84,6 +89,6 @@ def _as_html(
         f"<title>{said(title)}</title><style>{STYLE}</style><h1>{said(title)}</h1>{paragraphs}"
         f"<ol>{''.join(f'<li>{said(line)}</li>' for line in lines)}</ol><h2>{said(heading)}</h2><table>{rows}</table>"
         f"<p>{said(result.next_step)}</p>"
-        f"{''.join(f'<figure>{picture._repr_html_()}</figure>' for picture in pictures)}"
+        f"<div class='pictures'>{''.join(picture._repr_html_() for picture in pictures)}</div>"
         f"<h2>Limits</h2><p>{said(limits)}</p></html>\n"
     )

@@ -21,7 +21,12 @@ def two():
 def written(folder, two, limits="Only one <model>, and 64 rows.", result=None):
     result = result or capstone.verdict(CLAIM, rows(0.3), draws(0.4))
     said = capstone.page(
-        folder / "page.html", folder / "claim.jsonl", result, {"times | as fast": (1.5, 1.25)}, two, limits
+        folder / "page.html",
+        folder / "claim.jsonl",
+        result,
+        {"times | as fast": {"yours": 1.5, "chance": 1.25}},
+        two,
+        limits,
     )
     return said, *((folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.md"))
 
@@ -42,7 +47,7 @@ def test_the_page_has_all_that_was_locked_and_found(tmp_path, two):
         assert content.index(first.eight) < content.index(CLAIM.eight) < content.index("Not held")
     assert "Verdict: not held</h2>" in page and "## Verdict: not held\n" in text and "changed" not in page + text
     assert page.count("<img ") == 2 and "<model>" not in page and "size: A4" in page
-    assert "| times \\| as fast | (1.5, 1.25) |" in text
+    assert "| times \\| as fast | yours 1.5, chance 1.25 |" in text
     for number, picture in enumerate(two, start=1):
         assert f"](page-{number}.png)" in text and (tmp_path / f"page-{number}.png").read_bytes() == picture.png
 
