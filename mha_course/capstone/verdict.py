@@ -63,7 +63,7 @@ class Verdict:
             [
                 f"{self.outcome}",
                 f"promise: {self.promise}. The loss rises by {told(self.rise)} nats",
-                f"baseline: {self.baseline}. Draws cost {told(self.ahead)} more; {self.share:.0%} of them cost more",
+                f"baseline: {self.baseline}. Draws minus plan: {told(self.ahead)}; {self.share:.0%} of the draws cost more",
                 self.next_step,
             ]
         )
