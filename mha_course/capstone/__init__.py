@@ -2,6 +2,7 @@
 
 from mha_course.capstone.choice import choose
 from mha_course.capstone.claim import Claim, history, lock
+from mha_course.capstone.claim_verdict import Verdict, told, verdict
 from mha_course.capstone.clock import ceiling, paired_speed
 from mha_course.capstone.drawn import DrawnTask, drawn_model, unseen_rows
 from mha_course.capstone.fault_check import check_test
@@ -10,7 +11,6 @@ from mha_course.capstone.faults import FAULTS, pipeline, shape_test
 from mha_course.capstone.marks import Points, points, seed_of
 from mha_course.capstone.page import page
 from mha_course.capstone.sentences import language_model, sentence_model
-from mha_course.capstone.verdict import Verdict, told, verdict
 from mha_course.capstone.work import Work
 
 __all__ = [

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from mha_course.capstone.choice import choose
 from mha_course.capstone.claim import Event, history, is_changed
+from mha_course.capstone.claim_verdict import verdict
 from mha_course.capstone.fault_check import tried
 from mha_course.capstone.faults import FAULTS
-from mha_course.capstone.verdict import verdict
 from mha_course.capstone.work import Work
 from mha_course.checking.running import MistakeError, NotYetError
 from mha_course.heads import mean_and_ci95

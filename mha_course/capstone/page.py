@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mha_course.capstone.claim import Event, history, is_changed
-from mha_course.capstone.verdict import Verdict, told
+from mha_course.capstone.claim_verdict import Verdict, told
 from mha_course.pictures import Picture
 
 UNWRITTEN = "Not written."
