@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-damaged nightly \
-	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-families research-cut-families test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
+	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -120,6 +120,9 @@ research-families: install ## find the heads of every language model of transfor
 
 research-cut-families: install ## see, gate, measure, remove, save and load heads of 26 families of transformers and 16 of timm: two minutes
 	@OMP_NUM_THREADS=1 $(PY) -m research.cut_families
+
+research-claim-seeds: install ## one claim on ten drawn models, beside the truth by all choices: a quarter of an hour
+	@OMP_NUM_THREADS=1 $(PY) -m research.claim_seeds
 
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks

@@ -6,7 +6,7 @@ Each room is a package of its own, imported when it is first asked for: ``from m
 import importlib
 from types import ModuleType
 
-ROOMS = ("checking", "exercises", "heads", "language", "models", "museum", "pictures")
+ROOMS = ("capstone", "checking", "exercises", "heads", "language", "models", "museum", "pictures")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -13,4 +13,7 @@ MAY_IMPORT = {
     "mha_course.exercises": {
         *LIBRARY, "mha_course.models", "mha_course.heads", "mha_course.checking", "mha_course.museum",
     },
+    "mha_course.capstone": {
+        *LIBRARY, "mha_course.models", "mha_course.heads", "mha_course.pictures", "mha_course.checking",
+    },
 }  # fmt: skip

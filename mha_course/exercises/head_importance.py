@@ -18,63 +18,6 @@ from mha_course.models.tasks import Batch, Task
 from mha_course.models.training import seeded
 from mha_course.models.transformer import Encoder, TokenEmbedding
 
-
-def two_tables(num_heads: int) -> tuple[Tensor, ...]:
-    """Return two correlated random tensors (2**num_heads,), as accuracies of every subset of heads on two data sets."""
-    common = torch.rand(2**num_heads, dtype=torch.float64)
-    return tuple(0.6 * common + 0.4 * torch.rand(2**num_heads, dtype=torch.float64) for _ in range(2))
-
-
-@exercise(
-    trials=lambda: [(*two_tables(h), number) for h, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2), (7, 3))],
-    praise="The set is chosen on some examples, tested on others, and compared with random sets of its size.",
-    idea="Three decisions: on which table to choose, on which to test, and what to compare with.",
-    begin="Begin with the choice: heads.best_sets gives the best set of every size. Only one table may be used for it.",
-    mistakes="""
-    random_pruning_curve(unseen) -> random_pruning_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill:
-        chosen and judged on the seen examples. Test it on the others.
-    best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples, which only test the choice.
-    best_sets(seen) -> best_sets(unseen) ; random_pruning_curve(unseen) -> random_pruning_curve(seen) ;
-        unseen[chosen] -> seen[chosen] => Chosen on the unseen examples and tested on the seen ones. Exchange the two.
-    best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Only the seen examples may choose.
-    unseen[chosen] -> seen[chosen] || random_pruning_curve(unseen) -> random_pruning_curve(seen) => Chosen and random
-        heads are judged on different examples. Test both on the unseen ones.
-    - by_chance -> - unseen[-1] || - unseen[0] || heads.random_pruning_curve(unseen)[number] ->
-        unseen[heads.worst_sets(unseen)[number]] || unseen[heads.best_sets(unseen)[number]] => This compares with one
-        set. Compare with the mean over all sets of this size.
-    heads.random_pruning_curve(unseen)[number] -> unseen.mean() || random_pruning_curve(unseen)[number] ->
-        random_pruning_curve(unseen).mean() => This compares with the mean over sets of all sizes. Compare with sets of
-        this size.
-    - by_chance -> _ => This is the accuracy of the chosen heads. Compare it with that of random heads.
-    unseen[chosen] - by_chance -> unseen[chosen] / by_chance || unseen[chosen] / by_chance - 1 => A ratio is taken.
-        Return a difference.
-    best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; random_pruning_curve(unseen)[number] ->
-        random_pruning_curve(unseen)[-1 - number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] ||
-        best_sets(seen)[number] -> best_sets(seen)[number - 1] ; random_pruning_curve(unseen)[number] ->
-        random_pruning_curve(unseen)[number - 1] => Another number of heads is kept. Index 0 is the set without heads.
-    best_sets(seen) -> top_k_sets(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
-        top_k_sets(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || top_k_sets(heads.shapley(seen)) => Heads are
-        chosen one by one, by a number for each. The table has the accuracy of every set: look up the best.
-    best_sets(seen)[number] -> best_sets(seen) || best_sets(seen)[number] -> best_sets(seen) ; .item() -> _ => The best
-        sets of all sizes are tested at once, which is an error where one number is needed. Take the one of this size.
-    heads.best_sets(seen)[number] -> torch.stack([part for kept, part in enumerate(seen) if kept.bit_count() ==
-        number]).argmax() => The best set's place among those of its size is taken for its number in the whole table.
-    """,
-)
-def honest_gain(seen, unseen, number):
-    """Choose the best set of ``number`` heads by accuracies ``seen``; return its gain over random sets in ``unseen``.
-
-    seen, unseen (2**num_heads,), accuracies with every set of heads, numbered as in ``mha_course.heads.coalitions``, on
-    examples that may be used for choosing and on others → the gain of the set that does best on the first over the mean
-    of all sets of its size, on the second.
-    Source: the choice must not see what it is judged by: T. Hastie, R. Tibshirani, J. Friedman, The Elements of
-    Statistical Learning, section 7.10.2; random heads as a baseline as in A. Budhraja et al., 2020.
-    """
-    chosen = heads.best_sets(seen)[number]
-    by_chance = heads.random_pruning_curve(unseen)[number]
-    return (unseen[chosen] - by_chance).item()
-
-
 TASK = Task()
 SHAPE = (2, 4)  # layers and heads of the small models
 NEEDED = 0.8  # rank correlation with the truth
@@ -252,3 +195,50 @@ LOW_MEASURES = {
     ),
     "It measures each head alone. It misses what a head adds to others.": each_alone,
 }
+
+
+def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
+    """Return two random tensors (2**num_heads,), accuracies of every subset of heads, mostly higher for larger ones."""
+    sizes = heads.set_members(torch.arange(2**num_heads), num_heads).sum(dim=1)
+    common = 0.5 * (sizes / num_heads) ** 0.5 + 0.3 * torch.rand(2**num_heads)
+    first, second = (common + 0.15 * torch.rand(2**num_heads) for _ in range(2))
+    return (first / first.max()).double(), (0.95 * second / second.max()).double()
+
+
+@exercise(
+    trials=lambda: [
+        (*accuracies(number), share) for number, share in ((3, 0.8), (4, 0.9), (5, 0.85), (6, 0.9), (7, 0.8))
+    ],
+    praise="Each set is chosen on the calibration set, and its size on other examples.",
+    idea="There is one best set for each size. Choose all of them first, then ask which of them do well enough.",
+    begin="Begin with `heads.best_sets`, which gives the best set of every size.",
+    mistakes="""
+    best_sets(calibration) -> best_sets(test) => The sets are chosen on the test set, which must choose none of them.
+    test[chosen] >= share * test[-1] -> calibration[chosen] >= share * calibration[-1] => The accuracy is that on the
+        calibration set, where the sets were chosen: it is partly luck. Use the test set here.
+    best_sets(calibration) -> best_sets(test) ; test[chosen] >= share * test[-1] -> calibration[chosen] >= share *
+        calibration[-1] => The two sets of examples are exchanged.
+    share * test[-1] -> share => The accuracy is compared with `share` itself. Compare it with that share of the
+        accuracy with all heads.
+    share * test[-1] -> share * calibration[-1] => The accuracy with all heads is that on the calibration set. Compare
+        on one set of examples.
+    share * test[-1] -> share * test.max() => The accuracy is compared with that of the best set. Compare it with that
+        of all heads, the last set.
+    nonzero()[0] -> nonzero()[-1] => This is the largest set that is good enough. Return the smallest.
+    chosen[enough.nonzero()[0]].item() -> enough.nonzero()[0].item() => This is the number of heads. Return the number
+        of the set.
+    chosen[enough.nonzero()[0]].item() -> chosen.flip(0)[(~enough.flip(0)).nonzero()[0] - 1].item() => The search
+        stops at the first size that is not good enough, from above. Look at all sizes.
+    """,
+)
+def smallest_set(calibration, test, share):
+    """Find the smallest set of heads, best of its size in ``calibration``, that keeps ``share`` of the full accuracy.
+
+    calibration, test (2**num_heads,): accuracy with every set of heads, numbered as in ``mha_course.heads.coalitions``,
+    on two sets of examples; share, a number from 0 to 1 → the number of a set. For each size, take the set that is best
+    on the calibration set. Of these, return the smallest that has at least this share of the accuracy with all heads on
+    the test set.
+    """
+    chosen = heads.best_sets(calibration)
+    enough = test[chosen] >= share * test[-1]
+    return chosen[enough.nonzero()[0]].item()

@@ -11,7 +11,7 @@ if missing := [name for name in ("PIL", "anywidget", "ipywidgets", "matplotlib")
 
 from mha_course.pictures.birth_explorer import BirthExplorer
 from mha_course.pictures.cache_stepper import CacheStepper
-from mha_course.pictures.charts import head_ranks, pruning_curves, regression_curves, training_curves
+from mha_course.pictures.charts import head_ranks, regression_curves, training_curves
 from mha_course.pictures.drawing import Drawing
 from mha_course.pictures.hand_made_head import HandMadeHead
 from mha_course.pictures.head_explorer import HeadExplorer
@@ -39,7 +39,7 @@ __all__ = [
     "BirthExplorer", "CacheStepper", "DotProductStepper", "Drawing", "HandMadeHead", "HeadExplorer", "HeadSwitches",
     "KernelExplorer", "LayerExplorer", "LivePicture", "MaskExplorer", "NamedTable", "NextWordExplorer",
     "PackedTextsExplorer", "PagedCacheStepper", "Picture", "RingExplorer", "SentenceExplorer", "TrainingScrubber",
-    "TransposeStepper", "curves_and_chance", "head_ranks", "heatmaps", "mixture_triangle", "pruning_curves",
+    "TransposeStepper", "curves_and_chance", "head_ranks", "heatmaps", "mixture_triangle",
     "ranking_chart", "regression_curves", "save_html", "token_words", "training_curves",
 ]  # fmt: skip
 

@@ -1,6 +1,5 @@
 """Charts: curves of a regression, of a parameter, of a training run, of heads cut; ranks of heads."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
@@ -19,7 +17,7 @@ from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font, signed
 from mha_course.pictures.shared_with_js import bound, weight_colours
 from mha_lib.figures import grid_shape, labels
 
-LINE, LETTER = 0.065, 0.0115  # how high a line of letters is in a chart and how wide a letter, as shares of the chart
+LINE = 0.065  # how high a line of letters is in a chart, as a share of it
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
 # Shade and dash of the lines in one chart: the first is the accent. Colours are for queries, keys, values and weights.
 LINES = (("#20232b", "-"), ("#5a5e68", "--"), ("#7d818b", "-."), ("#9a9da5", ":"))
@@ -154,35 +152,6 @@ def training_curves(
     return Picture(figure, what, f"First and last: {ends}.", caption)
 
 
-def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:
-    """Draw accuracy against the number of heads kept, for several orders of removal, between best and worst sets.
-
-    Args:
-        curves: name of the order → (N + 1,), accuracy with 0, 1, …, N heads kept; at most four.
-        best, random, worst: (N + 1,), accuracy of the best sets of that size, of all sets on average, of the worst.
-
-    Raises:
-        ValueError: lengths do not match, or there are more than four curves.
-    """
-    check_curves("best", best, {"random": random, "worst": worst, **curves})
-    sizes = list(range(len(best)))
-    figure = empty_figure(3.6)
-    panel = figure.subplots()
-    ends = worst.tolist(), best.tolist()
-    panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45")
-    panel.plot(sizes, random.tolist(), color="0.45", linestyle=(0, (1, 2)), linewidth=2, label="random sets, mean")
-    for name, curve, colour, style in styled(curves):
-        panel.plot(sizes, curve.tolist(), color=colour, linestyle=style, linewidth=2, marker=".", label=name)
-    panel.set_xticks(sizes)
-    panel.set_ylim(max(0, worst.min().item() - 0.05), 1.03)
-    name_axes(panel, "heads kept", "accuracy")
-    _name_where_they_part(panel, {"worst sets": worst, "random sets, mean": random, **curves, "best sets": best})
-    means = {"best sets": best, **curves, "random sets": random, "worst sets": worst}
-    what = f"Accuracy with 0 to {sizes[-1]} heads kept, by {', '.join(curves)}, between the best and the worst sets"
-    reading = "; ".join(f"{name} {curve.mean():.2f}" for name, curve in means.items())
-    return Picture(figure, what, f"Mean over 0 to {sizes[-1]} heads kept: {reading}.")
-
-
 def head_ranks(
     importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3, caption: str | None = None
 ) -> Picture:
@@ -255,32 +224,6 @@ def name_axes(panel: Axes, x_label: str, y_label: str) -> None:
     panel.set_xlabel(x_label)
     panel.set_ylabel(y_label)
     panel.spines[["top", "right"]].set_visible(False)
-
-
-def _name_where_they_part(panel: Axes, curves: Mapping[str, Tensor]) -> None:
-    """Write each name below its rising curve to the right, or above it to the left, where most room is around it."""
-    (low, high), count = panel.get_ylim(), len(next(iter(curves.values())))
-    line, letter = LINE * (high - low), LETTER * count
-    x = np.linspace(0, count - 1, 20 * count)
-    every = np.stack([np.interp(x, range(count), curve.tolist()) for curve in curves.values()])
-    taken: list[tuple[float, float, float]] = []  # from where to where names stand, and how high
-    for name, curve in curves.items():
-        rooms: dict[tuple[float, float, float, int], float] = {}
-        for at, side in itertools.product(range(count), (1, -1)):
-            start, y = at + side * 0.15, curve[at].item() - side * 0.6 * line
-            end = start + side * letter * len(name)
-            place = start, end, y, side
-            left, right = min(start, end), max(start, end)
-            is_free = left >= 0 and right <= count - 1 and low + line / 2 <= y <= high - line / 2
-            others = [abs(y - height) for first, last, height in taken if left < last and first < right]
-            beside = np.abs(every[:, (x >= left) & (x <= right)] - y)
-            apart = min(abs(float(curve[at] - other[at])) for label, other in curves.items() if label != name)
-            room = min(0.4 * line, beside.min(initial=np.inf), *others)
-            rooms[place] = room + min(apart, 2 * line) / 4 if is_free else -1.0
-        start, end, y, side = max(rooms, key=lambda place: rooms[place])
-        taken.append((min(start, end), max(start, end), y))
-        words = panel.text(start, y, name, fontsize=9, va="center", ha="left" if side > 0 else "right")
-        words.set_path_effects([withStroke(linewidth=3, foreground="white")])
 
 
 def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from mha_course import heads
 from mha_course.exercises.whole_layer import CompleteAttention
 from mha_lib import masked_softmax, merge_heads, split_heads
 
@@ -312,76 +311,6 @@ def _(first, second):
     return first.index_select(0, (here + 1) % n), second[here - 1]
 
 
-@wrong("honest_gain", "judged on the seen examples")
-def _(seen, unseen, number):
-    """The chosen set is judged on the same examples that it was chosen on; the unseen ones are not used."""
-    num_heads = len(seen).bit_length() - 1
-    sizes = heads.set_members(torch.arange(len(seen)), num_heads).sum(dim=1)
-    best = seen[sizes == number].max()
-    return best - seen[sizes == number].mean()
-
-
-@wrong("honest_gain", "Chosen and random heads are judged on different examples")
-def _(seen, unseen, number):
-    """The random sets are averaged on the seen examples while the chosen set is judged on the unseen ones."""
-    chosen = heads.best_sets(seen)[number]
-    at_random = heads.random_pruning_curve(seen)[number]
-    return unseen[chosen] - at_random
-
-
-@wrong("honest_gain", "place among those of its size is taken for its number")
-def _(seen, unseen, number):
-    """argmax gives a place in the list of sets of this size; it is used as if it were the number of the set."""
-    sets = [s for s in range(len(seen)) if bin(s).count("1") == number]
-    best = int(seen[sets].argmax())
-    return float(unseen[best] - unseen[sets].mean())
-
-
-@right("honest_gain")
-def _(seen, unseen, number):
-    sets = [s for s in range(2 ** (len(seen).bit_length() - 1)) if s.bit_count() == number]
-    chosen = max(sets, key=lambda s: seen[s].item())
-    return unseen[chosen].item() - sum(unseen[s].item() for s in sets) / len(sets)
-
-
-@wrong("excess_loss", "how much texts differ, not how sure their mean is")
-def _(whole, without, others):
-    """It returns the standard deviation between texts, not the standard error: the root of the number of texts is
-    missing."""
-    more = without - others.mean(dim=0)
-    return more.mean().item(), more.std().item()
-
-
-@wrong("excess_loss", "Every draw of a text counts as if it were another text")
-def _(whole, without, others):
-    """Every draw of every text counts as an observation of its own, so the standard error comes out too small; only
-    texts are independent."""
-    rise = without - whole
-    rise_others = others - whole
-    difference = rise - rise_others  # (draws, texts)
-    error = difference.std() / difference.numel() ** 0.5
-    return difference.mean().item(), error.item()
-
-
-@wrong("excess_loss", "as if they came from different texts")
-def _(whole, without, others):
-    """The two rises are treated as independent samples and their variances added, instead of taking the difference
-    text by text (paired)."""
-    rise, rise_others = without - whole, (others - whole).mean(dim=0)
-    n = len(whole)
-    error = (rise.var() / n + rise_others.var() / n).sqrt()
-    return [float(rise.mean() - rise_others.mean()), float(error)]
-
-
-@right("excess_loss")
-def _(whole, without, others):
-    import statistics
-
-    n = len(whole)
-    gaps = [(without[t] - others[:, t].sum() / len(others)).item() for t in range(n)]
-    return [statistics.fmean(gaps), statistics.stdev(gaps) / n**0.5]
-
-
 @wrong("step", "The causal mask starts at the first key")
 def _(new, K, V, W_q, W_k, W_v, W_o):
     """is_causal sets the first new query at the first key, so with a cache the new tokens do not see all old tokens
@@ -609,12 +538,6 @@ def _(weights, letters):
     return sum(weights[:, t, s] for t, s in wanted) / len(wanted)
 
 
-@wrong("honest_gain", "the same, in every call that was tried")
-def _(seen, unseen, number):
-    """A constant."""
-    return 0.0
-
-
 @wrong("split_fused", "Your code does not use `num_heads`")
 def _(W, num_heads):
     """The columns are divided, where the rows should be."""
@@ -648,27 +571,6 @@ def _(peer, X, padding):
 def _(first, second):
     """Both are right, and returned in the wrong order."""
     return second.roll(1, dims=0), first.roll(-1, dims=0)
-
-
-@wrong("excess_loss", "An interval comes back")
-def _(whole, without, others):
-    """The error is multiplied by 1.96."""
-    more = without - others.mean(dim=0)
-    return [more.mean().item(), 1.96 * more.std().item() / len(more) ** 0.5]
-
-
-@wrong("excess_loss", "An interval comes back")
-def _(whole, without, others):
-    """Mean and lower end, as the library's interval gives them."""
-    return list(heads.mean_and_ci95(without - others.mean(dim=0)))[:2]
-
-
-@wrong("excess_loss", "as if they came from different texts")
-def _(whole, without, others):
-    """The error is not paired, and pooled over the draws."""
-    rise, rises = without - whole, others - whole
-    error = (rise.var() / rise.numel() + rises.var() / rises.numel()).sqrt()
-    return [(rise.mean() - rises.mean()).item(), error.item()]
 
 
 @wrong("step", "Old keys and old values are exchanged")

@@ -84,37 +84,11 @@ def entropy_by_loops(weights, valid_lens):
     return torch.tensor([sum(rows) / len(rows) for rows in found])
 
 
-def gain_by_combinations(seen, unseen, number):
-    sets = [
-        sum(2**head for head in heads) for heads in itertools.combinations(range(len(seen).bit_length() - 1), number)
-    ]
-    return unseen[max(sets, key=lambda heads: seen[heads])] - unseen[sets].mean()
-
-
 def head_by_sentences(chosen_on, judged_on):
     """The highest sum over sentences, sought head by head."""
     places = itertools.product(*map(range, chosen_on.shape[1:]))
     layer, head = max(places, key=lambda place: chosen_on[:, place[0], place[1]].sum())
     return layer, head, (judged_on[:, layer, head].sum() / len(judged_on)).item()
-
-
-def layer_from_parts(layer, removed):
-    """A smaller layer of the same class, made anew, with the weights of the heads that stay."""
-    d, size = layer.W_o.weight.shape[0], layer.W_o.weight.shape[1] // layer.num_heads
-    kept = [head for head in range(layer.num_heads) if head not in removed]
-    small = type(layer)(d, layer.num_heads, bias=layer.W_q.bias is not None).eval()
-    for name in ("W_q", "W_k", "W_v"):
-        old, new = getattr(layer, name), torch.nn.Linear(d, size * len(kept), bias=layer.W_q.bias is not None)
-        for key, value in old.state_dict().items():
-            new.state_dict()[key].copy_(torch.cat([value.split(size)[head] for head in kept]))
-        setattr(small, name, new)
-    small.W_o = torch.nn.Linear(size * len(kept), d, bias=layer.W_o.bias is not None)
-    state = layer.W_o.state_dict()
-    small.W_o.weight.data = torch.cat([state["weight"].split(size, dim=1)[head] for head in kept], dim=1)
-    if "bias" in state:
-        small.W_o.bias.data = state["bias"]
-    small.num_heads = len(kept)
-    return small
 
 
 def set_by_loops(calibration, test, share):
@@ -129,12 +103,6 @@ def set_by_loops(calibration, test, share):
 def resampled_by_number(first, second):
     pairs = torch.arange(len(first))
     return first[(pairs + 1) % len(first)], second[pairs - 1]
-
-
-def excess_by_cost(whole, without, others):
-    """Costs instead of losses: what the whole model does cancels."""
-    more = (without - whole) - (others - whole).mean(dim=0)
-    return more.mean().item(), (more.var() / more.numel()).sqrt().item()
 
 
 def maps_from_torch(X, in_proj_weight, in_proj_bias, num_heads, padding):
@@ -197,12 +165,9 @@ RIGHT = {
             "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
         ).norm(dim=-1)
     ],
-    "honest_gain": [gain_by_combinations],
-    "remove_heads": [layer_from_parts],
     "smallest_set": [set_by_loops],
     "choose_head": [head_by_sentences],
     "resample_pairs": [resampled_by_number],
-    "excess_loss": [excess_by_cost],
     "own_importance": [
         partial(measured, measure="integrated_gradients"),
         partial(measured, measure="shapley", score="accuracy", num_orders=50),

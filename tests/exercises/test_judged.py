@@ -1,6 +1,5 @@
 """Exercises that are judged in their own way: what is said of typical answers, and of what is no answer at all."""
 
-import copy
 import itertools
 import math
 
@@ -9,8 +8,7 @@ import torch
 from right_answers import mask
 
 from mha_course import heads
-from mha_course.checking.edits import with_edits
-from mha_course.exercises import COURSE, head_importance, head_pruning, masked_weights
+from mha_course.exercises import COURSE, head_importance, masked_weights
 from mha_course.exercises.multi_head_attention import two_head_matrices
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -33,24 +31,6 @@ def first(W):
 def second(W):
     """Queries that are wrong in head 1 alone."""
     return torch.cat([BACK, W]), W_K
-
-
-def smaller_layer(**edits):
-    """A slip in the right answer, by the number of the edit: the old code and the new."""
-    return with_edits(head_pruning.smaller_layer, dict(edits.values()))
-
-
-def one_by_one(layer, removed):
-    for head in removed:
-        layer = head_pruning.smaller_layer(layer, [head])
-    return layer
-
-
-def with_gates(layer, removed):
-    layer = copy.deepcopy(layer)
-    for head in removed:
-        layer.W_o.weight.data.unflatten(1, (layer.num_heads, -1))[:, head] = 0
-    return layer
 
 
 def gate_gradients(model, batch, task, at=1.0):
@@ -108,18 +88,6 @@ TOLD = {  # exercise → answers, and words of what is said of each
         (in_train_mode, "in train mode"),
         (with_backward, "leaves gradients"),
         (changes_examples, "changes the examples"),
-    ],
-    "remove_heads": [
-        (smaller_layer(a=("weight[:, kept]", "weight[kept]")), "`W_o` has lost rows: its weight is (9, 12)"),
-        (one_by_one, "[0, 2] of 4 removed, the output is that of heads [1, 2]: after one removal the heads behind it"),
-        (with_gates, "all weights have their old sizes: the gates were left in"),
-        (smaller_layer(a=("head not in removed", "head in removed")), "only the removed heads are left"),
-        (smaller_layer(a=("(layer.num_heads, -1))", "(-1, layer.num_heads)).T")), "Take the same rows from `W_q`"),
-        (smaller_layer(a=("copy.deepcopy(layer)", "layer")), "the layer that was given has changed"),
-        (smaller_layer(a=("small.num_heads = layer.num_heads - len(removed)", "pass")), "and 3 heads are left"),
-        (smaller_layer(a=("linear.bias is not None", "False")), "the new layer raises RuntimeError"),
-        (lambda layer, removed: layer.W_q.weight, "A layer is needed; the function returns a tensor"),
-        (lambda layer, removed: layer[0], "your function raises TypeError"),
     ],
     "two_heads": [
         ((W_Q.flip(0), W_K.flip(0)), "The two heads have changed places"),

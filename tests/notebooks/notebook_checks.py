@@ -139,7 +139,7 @@ def exercises_checked(notebook, path):
     if len(unsolved) != len(numbers):
         yield f"{len(numbers)} exercises, but {len(unsolved)} stubs"
     for stub, following in pairs(notebook):
-        if is_stub(stub) and not (following and re.search(r"\bexercises\.\w+\(", following.source)):
+        if is_stub(stub) and not (following and re.search(r"\b(exercises|capstone)\.\w+\(", following.source)):
             yield f"{stub.id} is a stub without a check after it"
         elif is_stub(stub) and "Not yet" not in output_of(following):
             yield f"{following.id} does not say 'Not yet'"
@@ -158,19 +158,22 @@ def solves_the_exercises(notebook, path):
 
 
 def gradable(notebook, path):
-    """Every solution is followed by a check with points, this by its reason, and nbgrader is told which is which."""
-    seen, reasons = set(), set()
+    """Every solution is followed by a check with points, this by its reason, and nbgrader is told which is which.
+
+    Where one check gives points for the whole notebook, no other is needed, and a solution may also wait for a reader.
+    """
+    seen, reasons, whole = set(), set(), any(map(gives_points, notebook.cells))
     for cell, following in pairs(notebook):
         grading = cell.metadata.get("nbgrader", {})
         if stubs.is_solution(cell):
-            if not (following and is_graded(following)):
+            if not whole and not (following and is_graded(following)):
                 yield f"{cell.id} is a solution without a graded check after it"
-            if grading != grading | SOLUTION:
+            if grading != grading | (WRITTEN if whole and is_graded(cell) else SOLUTION):
                 yield f"{cell.id} needs the metadata of a solution: {SOLUTION}"
         elif grading:
             if grading != grading | GRADED or not grading.get("points", 0) > 0:
                 yield f"{cell.id} needs the metadata of a graded check: {GRADED}, and points"
-            if not re.search(r"(?m)^assert \w", cell.source):
+            if not gives_points(cell) and not re.search(r"(?m)^assert \w", cell.source):
                 yield f"{cell.id} is graded, but asserts nothing"
             reasons.add(following.id if following else None)
         if grading and grading.get("grade_id") in seen | {None}:
@@ -184,7 +187,7 @@ def gradable(notebook, path):
             yield f"{cell.id} needs a grade_id of its own"
         seen.add(grading.get("grade_id"))
     tagged = {cell.id for cell in notebook.cells if "reason" in cell.metadata.get("tags", [])}
-    if tagged != reasons:
+    if not whole and tagged != reasons:
         yield f"texts tagged 'reason' are {tagged}, those after graded checks {reasons}"
 
 
@@ -210,6 +213,11 @@ def is_one_class(cell):
 def is_graded(cell):
     """Whether nbgrader gives points for a cell."""
     return cell.metadata.get("nbgrader", {}).get("grade", False)
+
+
+def gives_points(cell):
+    """Whether a graded check ends with a number, which nbgrader takes for its points."""
+    return is_graded(cell) and re.search(r"(?m)^\w+\.total\Z", cell.source) is not None
 
 
 def pairs(notebook):

@@ -202,6 +202,19 @@ def test_a_fault_is_named(story, message):
     assert message in "\n".join(faults(*story, checks.STORY_CHECKS))
 
 
+def test_one_check_may_give_points_for_all_solutions():
+    answer = new_code_cell("### BEGIN SOLUTION\n2\n### END SOLUTION", id="01_sample-01")
+    answer.metadata["nbgrader"] = checks.SOLUTION | {"grade_id": "answer"}
+    check = new_code_cell("marks = 2\nmarks.total", id="01_sample-03")
+    check.metadata["nbgrader"] = checks.GRADED | {"grade_id": "marks", "points": 30}
+    cells = [answer, new_code_cell("2", id="01_sample-02"), check]
+    assert list(checks.gradable(new_notebook(cells=cells), None)) == []
+    answer.metadata["nbgrader"] = checks.WRITTEN | {"grade_id": "answer", "points": 15}
+    assert list(checks.gradable(new_notebook(cells=cells), None)) == []
+    check.source = "marks = 2"
+    assert len(list(checks.gradable(new_notebook(cells=cells), None))) == 4
+
+
 @pytest.mark.parametrize("missing", ["schema_version", "grade", "locked", "points", "grade_id"])
 def test_an_answer_in_words_needs_all_that_nbgrader_must_know(missing):
     known = checks.WRITTEN | {"grade_id": "words", "points": 2}

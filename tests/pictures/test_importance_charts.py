@@ -9,52 +9,12 @@ from mha_course import pictures
 
 
 @pytest.fixture
-def curves():
-    generator = torch.Generator().manual_seed(0)
-    worst, random, best = torch.rand(3, 7, generator=generator, dtype=torch.float64).sort(dim=0).values
-    orders = {"one": torch.lerp(worst, best, 0.75), "other": torch.lerp(worst, best, 0.25)}
-    return orders, best, random, worst
-
-
-@pytest.fixture
 def importances():
     generator = torch.Generator().manual_seed(1)
     return {name: torch.randn(2, 5, generator=generator) for name in ("gradient", "norm", "truth", "guess")}
 
 
 BLOCKS = ["early", "late"]
-
-
-def test_pruning_curves_draw_each_order_and_random_sets(curves):
-    orders, _, random, _ = curves
-    panel = pictures.pruning_curves(*curves).drawing.axes[0]
-    drawn = {line.get_label(): torch.tensor(line.get_xydata()) for line in panel.lines}
-    assert list(drawn) == ["random sets, mean", "one", "other"]
-    for name, curve in {"random sets, mean": random, **orders}.items():
-        torch.testing.assert_close(drawn[name], torch.stack([torch.arange(7.0).double(), curve], dim=1))
-    assert (panel.get_xlabel(), panel.get_ylabel()) == ("heads kept", "accuracy")
-
-
-def test_what_is_possible_is_shaded_between_worst_and_best(curves):
-    _, best, _, worst = curves
-    (area,) = pictures.pruning_curves(*curves).drawing.axes[0].collections
-    corners = {(round(x), round(y, 6)) for x, y in area.get_paths()[0].vertices.tolist()}
-    assert corners == {(size, round(y, 6)) for end in (best, worst) for size, y in enumerate(end.tolist())}
-
-
-def test_pruning_curves_say_the_mean_of_each(curves):
-    orders, best, random, worst = curves
-    picture = pictures.pruning_curves(*curves)
-    named = {"best sets": best, **orders, "random sets": random, "worst sets": worst}
-    means = "; ".join(f"{name} {sum(curve.tolist()) / 7:.2f}" for name, curve in named.items())
-    assert picture.reading == f"Mean over 0 to 6 heads kept: {means}."
-    assert "by one, other" in picture.alt
-
-
-def test_curves_of_another_length_are_named(curves):
-    orders, best, random, worst = curves
-    with pytest.raises(ValueError, match=re.escape("worst must have one value for each of best, which is (7,); got")):
-        pictures.pruning_curves(orders, best, random, worst[1:])
 
 
 def places(picture):

@@ -27,8 +27,6 @@ def weights(*shape, scale=3):
 
 LONG = ["internationalisation", "of", "a", "sentence", "that", "grew"]
 CURVES = {"first": random(7).cumsum(0), "second": 3 * random(7, seed=1)}
-SHARES = random(3, 7).sigmoid().sort(dim=0).values
-WORST, MIDDLE, BEST = SHARES[0], SHARES[1], SHARES[2]
 
 
 def kernel(**options):
@@ -107,7 +105,6 @@ FIGURES = {
     "training": lambda: pictures.training_curves(
         range(7), {name: curve.abs() for name, curve in CURVES.items()}, y_label="loss"
     ),
-    "pruning": lambda: pictures.pruning_curves({"one": MIDDLE}, BEST, MIDDLE, WORST),
     "league": lambda: pictures.ranking_chart({"one": (0.7, 0.1, 0.8), "other": (-2, -3, 5)}, (0.4, 9), x_label="area"),
     "chance": lambda: pictures.curves_and_chance(
         range(7),

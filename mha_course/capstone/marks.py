@@ -1,0 +1,147 @@
+"""The thirty points of the capstone that a machine can give: for what was done, and never for what came out."""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.capstone.choice import choose
+from mha_course.capstone.claim import Event, history, is_changed
+from mha_course.capstone.claim_verdict import verdict
+from mha_course.capstone.fault_check import tried
+from mha_course.capstone.faults import FAULTS
+from mha_course.capstone.work import Work
+from mha_course.checking.running import MistakeError, NotYetError
+from mha_course.heads import mean_and_ci95
+
+DRAWS = 20
+OWN_WORDS, WORDS_OF_LIMITS = 8, 30  # less is no sentence, or no paragraph
+SHARE = 6  # a claim about fewer than a sixth of all heads risks nothing
+LINES = {  # what points are given for → how many there are
+    "your claim was locked before the test rows were opened, and none after": 3,
+    "it says in your own words what would refute it": 2,
+    "it could fail: a quarter of the draws cost more than it promises, and a sixth of the heads goes": 3,
+    "your plan is the choice that it announces": 3,
+    "your test fails on the pipeline with your fault and passes without it": 8,
+    "it notices other faults, too": 5,
+    "the page has the verdict that the test rows give": 2,
+    "its rise agrees with that on rows which decide the marks": 2,
+    "its limits are a paragraph": 2,
+}
+
+
+@dataclass(frozen=True)
+class Points:
+    """Hold points, a number for each of ``LINES``.
+
+    Attributes:
+        given: the points of each line, in their order.
+        note: why a file could not be read; "" where it could.
+    """
+
+    given: Sequence[int]
+    note: str = ""
+
+    @property
+    def total(self) -> int:
+        """The sum, of 30."""
+        return sum(self.given)
+
+    def __repr__(self) -> str:
+        rows = [f"{got:2} of {most}  {what}" for got, (what, most) in zip(self.given, LINES.items(), strict=True)]
+        said = f"{'' if self.total else 'Not yet: '}{self.total} of {sum(LINES.values())} points"
+        return "\n".join([*rows, said, *filter(None, [self.note])])
+
+
+def points(
+    seed: int, claim_file: str | Path, work: Work, plan: Mapping[str, Sequence[int]], my_test: Callable,
+    page_file: str | Path, rows: Any = None,
+) -> Points:  # fmt: skip
+    """Return the points of a capstone, of 30. All is measured again from the claim, the plan and the test.
+
+    *Held*, *not held* and *undecided* earn the same, and so does each fault. What nobody has written earns nothing.
+
+    Args:
+        seed: of the fault.
+        claim_file: of ``lock``.
+        work: the model.
+        plan: the heads that went.
+        my_test: as for ``check_test``.
+        page_file: of ``page``; the Markdown beside it is read.
+        rows: which the page's rise must agree with: a teacher's own; left out, the test rows.
+    """
+    try:
+        events = history(claim_file)
+    except ValueError as reason:
+        return Points([0] * len(LINES), str(reason))
+    page = Path(page_file).with_suffix(".md")
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    *claimed, has_verdict, agrees = _of_claim(events, work, plan, seed, text, rows)
+    limits = text.rpartition("## Limits")[2].split()
+    paged = [has_verdict, agrees, 2 * (len(limits) >= WORDS_OF_LIMITS)]
+    return Points([*claimed, *_of_test(my_test, seed), *paged])
+
+
+def seed_of(account: str) -> int:
+    """Return the seed of an account's name, from 0 to 99,999: a teacher sees whether it was chosen.
+
+    >>> seed_of("ada")
+    13097
+    """
+    return int(hashlib.sha256(account.encode()).hexdigest(), 16) % 100_000
+
+
+def _of_claim(events: list[Event], work: Work, plan: Any, seed: int, page: str, rows: Any) -> list[int]:
+    """Points for claim and plan, and for what the page says of them; none where the claim is nobody's, or copied."""
+    claims = [event.claim for event in events if event.what == "claim"]
+    if not claims or not claims[-1].is_own or claims[-1].model != work.name:
+        return [0] * 6
+    claim, found = claims[-1], work.find_heads()
+    locked = any(event.what == "test rows opened" for event in events) and not is_changed(events)
+    is_sentence = len(claim.refuted_by.split()) >= OWN_WORDS
+    instead = found.means() if claim.instead == "means" else None
+
+    def rise(plan: Mapping[str, Sequence[int]], rows: Any) -> Tensor:
+        return found.rise(plan, work.loss(rows), instead=instead)
+
+    try:
+        plan = _sorted(plan)
+        own = rise(plan, work.test)
+        draws = torch.stack([rise(one, work.test) for one in found.fair_draws(plan, DRAWS, seed)])
+    except (AttributeError, TypeError, ValueError):  # there is no plan, or it is of another model
+        return [3 * locked, 2 * is_sentence, 0, 0, 0, 0]
+    heads = sum(layer.num_heads for layer in found.layers.values())
+    costly = (draws.double().mean(dim=1) > claim.promise).double().mean().item()
+    could_fail = costly >= 0.25 and SHARE * claim.remove >= heads
+    announced = _sorted(choose(claim, found, work.loss(work.calibration), instead)) == plan
+    told = f"## Verdict: {verdict(claim, own, draws).outcome}" in page
+    agrees = _agrees(page, own if rows is None else rise(plan, rows))
+    return [3 * locked, 2 * is_sentence, 3 * could_fail, 3 * announced, 2 * told, 2 * agrees]
+
+
+def _of_test(my_test: Callable, seed: int) -> list[int]:
+    """Points for the test of the faulty pipeline."""
+    try:
+        found = tried(my_test, seed)
+    except (MistakeError, NotYetError):
+        return [0, 0]
+    both = found.passes and found.notices
+    return [8 * both, 5 * len(found.others) * both // (len(FAULTS) - 1)]
+
+
+def _agrees(page: str, rise: Tensor) -> bool:
+    """Whether the rise on the page, with its interval, is that of these rows up to what both intervals allow."""
+    number = r"(-?[0-9.]+)"
+    if not (found := re.search(rf"\| rise of the loss \| {number} \({number} to {number}\)", page)):
+        return False
+    told, (mean, low, high) = [float(one) for one in found.groups()], mean_and_ci95(rise)
+    return abs(told[0] - mean) <= 0.75 * (told[2] - told[1] + high - low) + 5e-4  # the page has three digits
+
+
+def _sorted(plan: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    return {name: sorted(off) for name, off in plan.items() if len(off)}

@@ -1,0 +1,94 @@
+"""One page of a claim: as it was locked, what came of it, two pictures, and its limits; as HTML and as Markdown."""
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mha_course.capstone.claim import Event, history, is_changed
+from mha_course.capstone.claim_verdict import Verdict, told
+from mha_course.pictures import Picture
+
+UNWRITTEN = "Not written."
+STYLE = """@page { size: A4; margin: 12mm }
+body { font: 10pt/1.3 sans-serif; max-width: 186mm; margin: 5mm auto; color: #111; background: #fff }
+h1 { font-size: 15pt; margin: 0 } h2 { font-size: 11pt; margin: 3mm 0 1mm } p, ol { margin: 1mm 0 }
+td { padding: 0 4mm .5mm 0; vertical-align: top }
+.pictures { display: grid; grid-template-columns: 1fr 1fr; gap: 4mm; align-items: start; margin: 3mm 0 }
+figcaption { display: none } @media (max-width: 500px) { .pictures { display: block } body { margin: 3mm } }"""
+
+
+def page(
+    file: str | Path, claim_file: str | Path, result: Verdict, numbers: Mapping[str, object],
+    pictures: Sequence[Picture], limits: str,
+) -> str:  # fmt: skip
+    """Write one printable page, ``file`` as HTML and beside it as Markdown with its images; return a line about it.
+
+    Args:
+        file: where to, such as "page.html".
+        claim_file: of ``lock``: all claims come onto the page, with the times when test rows were opened.
+        result: of ``verdict``.
+        numbers: further rows of its table, by name.
+        pictures: two.
+        limits: what the result does not say, in your own words.
+
+    Raises:
+        ValueError: there are not two pictures, or the claim's file is empty or was edited.
+    """
+    file, events = Path(file), history(claim_file)
+    if len(pictures) != 2:
+        raise ValueError(f"pictures must be two, got {len(pictures)}")
+    if not events:
+        raise ValueError(f"{claim_file} holds no claim: lock one first")
+    limits = limits.strip() if isinstance(limits, str) else ""
+    claim = events[-1].claim
+    table = {
+        "rise of the loss": f"{told(result.rise)} nats; promised: at most {claim.promise}: {result.promise}",
+        "draws minus plan": f"{told(result.ahead)} nats; {result.share:.0%} of the draws cost more: {result.baseline}",
+        **{name: _in_words(value) for name, value in numbers.items()},
+    }
+    title, heading = f"One claim: {claim.model}", f"Verdict: {result.outcome}" + " (changed)" * is_changed(events)
+    lines = [_line(event) for event in events]
+    refuted, limits = f"Refuted by: {claim.refuted_by or 'not written'}", limits or UNWRITTEN
+    images = [file.with_name(f"{file.stem}-{number}.png") for number in (1, 2)]
+    for image, picture in zip(images, pictures, strict=True):
+        image.write_bytes(picture.png)
+    drawn = [f"![{picture.alt}]({image.name})" for image, picture in zip(images, pictures, strict=True)]
+    text = [f"# {title}", str(claim), refuted, *(f"- {line}" for line in lines), f"## {heading}"]
+    rows = "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in table.items())
+    text += [f"| | |\n|---|---|\n{rows}", result.next_step, *drawn, "## Limits", limits]
+    file.with_suffix(".md").write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    file.write_text(_as_html(title, [str(claim), refuted], lines, heading, table, result, pictures, limits), "utf-8")
+    unwritten = "Not yet finished: write the limits. " * (limits == UNWRITTEN)
+    return f"{unwritten}{file.name} and {file.stem}.md: {result.outcome}, claim {claim.eight}."
+
+
+def _line(event: Event) -> str:
+    """An event in words."""
+    claim = event.claim
+    locked = f"claim {claim.eight} locked: {claim.remove} heads, {claim.promise} nats"
+    return f"{event.time}: {locked if event.what == 'claim' else event.what}"
+
+
+def _in_words(value: object) -> str:
+    return ", ".join(f"{name} {one}" for name, one in value.items()) if isinstance(value, Mapping) else str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _as_html(
+    title: str, claim: Sequence[str], lines: Sequence[str], heading: str, table: Mapping[str, str], result: Verdict,
+    pictures: Sequence[Picture], limits: str,
+) -> str:  # fmt: skip
+    said = html.escape
+    paragraphs = "".join(f"<p>{said(one)}</p>" for one in claim)
+    rows = "".join(f"<tr><td>{said(name)}</td><td>{said(value)}</td></tr>" for name, value in table.items())
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{said(title)}</title><style>{STYLE}</style><h1>{said(title)}</h1>{paragraphs}"
+        f"<ol>{''.join(f'<li>{said(line)}</li>' for line in lines)}</ol><h2>{said(heading)}</h2><table>{rows}</table>"
+        f"<p>{said(result.next_step)}</p>"
+        f"<div class='pictures'>{''.join(picture._repr_html_() for picture in pictures)}</div>"
+        f"<h2>Limits</h2><p>{said(limits)}</p></html>\n"
+    )
