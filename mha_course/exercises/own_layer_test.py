@@ -35,6 +35,7 @@ def batch_trial(kind: type[Layer], valid_lens: list[int], num_heads: int) -> tup
         "for a layer in which padding keeps weight": [
             batch_trial(PaddingKeepsWeight, [4, 1], 1),
             batch_trial(PaddingKeepsWeight, [2, 5, 3], 2),
+            batch_trial(PaddingKeepsWeight, [4, 2, 6, 3], 3),
         ],
         "for a layer that masks all examples by the first length": [batch_trial(LengthOfTheFirst, [2, 4, 4, 3], 2)],
     },
