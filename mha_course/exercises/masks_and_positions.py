@@ -14,7 +14,11 @@ def row_trial(starts: list[int], size: int, sinks: int, length: int, num_queries
 @exercise(
     trials=lambda: {
         "for a single text": [row_trial([0], 1, 0, 3), row_trial([0], 2, 1, 5), row_trial([0], 2, 3, 8)],
-        "for several texts": [row_trial([0, 3], 2, 1, 6), row_trial([0, 4, 9], 2, 2, 13), row_trial([0, 1, 5], 3, 0, 9)],
+        "for several texts": [
+            row_trial([0, 3], 2, 1, 6),
+            row_trial([0, 4, 9], 2, 2, 13),
+            row_trial([0, 1, 5], 3, 0, 9),
+        ],
         "for the newest queries alone": [row_trial([0, 3, 6], 2, 1, 11, num_queries=2)],
     },
     praise="Each token attends to the newest and to the first tokens of its own text, and to no later token.",

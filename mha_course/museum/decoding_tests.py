@@ -129,7 +129,9 @@ def rejected_guesses(implementation: Implementation) -> str | None:
         for piece, rejected in ((torch.cat([X[:, 4:5], guesses], dim=1), 3), (X[:, 5:7], 0), (X[:, 7:], 0)):
             outputs.append(layer(piece)[:, : piece.shape[1] - rejected])
             layer.forget(rejected)
-    return differs(torch.cat(outputs, dim=1), whole, "after rejected guesses, the outputs differ from those of one pass")
+    return differs(
+        torch.cat(outputs, dim=1), whole, "after rejected guesses, the outputs differ from those of one pass"
+    )
 
 
 @isolated

@@ -519,8 +519,8 @@ def _(W, num_heads):
 @wrong("packed_window", "Only the first text of the row keeps its first tokens")
 def _(starts, size, sinks, i, j):
     """The first tokens are those of the row, not of the query's text."""
-    text = lambda place: (place[..., None] >= starts).sum(-1)
-    return (text(i) == text(j)) & (i >= j) & ((i - size < j) | (j < sinks))
+    text_i, text_j = ((place[..., None] >= starts).sum(-1) for place in (i, j))
+    return (text_i == text_j) & (i >= j) & ((i - size < j) | (j < sinks))
 
 
 @wrong("packed_window", "A token attends to earlier texts, too")
