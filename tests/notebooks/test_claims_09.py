@@ -1,11 +1,14 @@
 """What 09 says beyond its cells: what positions, windows and leaks do, and which test catches which."""
 
+import re
+
 import pytest
 import torch
 from notebook_tools import ROOT, make_notebooks, output_of
 
+from mha_course.exercises.masks_and_positions import for_halves
 from mha_course.heads import load_results, mean_and_ci95
-from mha_course.models.induction import sample_induction_batch
+from mha_course.models.induction import rotate, sample_induction_batch
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_heads_today.ipynb")
 
@@ -119,6 +122,27 @@ def test_what_a_leak_does_to_training():
     fifth, *four = sorted(max(run["neighbour"]) for run in PACKING["copies, leak"])
     assert f"four of five seeds this head puts {ends(four)} of its weight there, in the fifth {fifth:.2f}" in TEXT
     assert max(max(run["neighbour"]) for run in PACKING["copies, mask"]) < 0.05
+
+
+def test_the_conversion_that_exercise_3_shows_is_right_for_one_head_and_wrong_for_two():
+    """The scores of neighbours with the original matrices, those of halves with the converted ones."""
+    (shown,) = [cell.source for cell in NOTEBOOK.cells if cell.source.startswith("### Exercise 3")]
+    namespace = {"torch": torch}
+    exec(re.search(r"(?s)```python\n(.*?)```", shown)[1], namespace)
+    X, places, order = torch.randn(5, 12), torch.arange(5.0), [0, 2, 4, 6, 1, 3, 5, 7]
+
+    def scores(W_q, W_k, num_heads, of_a_head):
+        Q, K = (
+            rotate((X @ W.T).unflatten(1, (num_heads, 8)).movedim(1, 0)[..., of_a_head], places) for W in (W_q, W_k)
+        )
+        return Q @ K.mT
+
+    for num_heads, right in ((1, True), (2, False)):
+        pair = torch.randn(2, 8 * num_heads, 12)
+        model = scores(*pair, num_heads, order)
+        for convert, wanted in ((namespace["for_halves"], right), (for_halves.right, True)):
+            got = scores(*(convert(W, num_heads) for W in pair), num_heads, slice(None))
+            assert torch.allclose(got, model, rtol=1e-4, atol=1e-4) is wanted
 
 
 def test_the_slopes_of_alibi_are_those_of_its_paper():
