@@ -11,15 +11,17 @@ from mha_course.exercises import (
     first_pruning,
     head_importance,
     heads_being_born,
-    heads_today,
+    masks_and_positions,
     multi_head_attention,
     own_heat_map,
+    own_layer_test,
     reading_heads,
     real_heads,
     scoring_functions,
     torch_layer,
     transposing,
     whole_layer,
+    writing_text,
 )
 from mha_course.exercises.on_a_page import page
 from mha_course.exercises.whole_layer import complete_layer, my_layer
@@ -37,8 +39,10 @@ SUBJECTS = (
     reading_heads,
     head_importance,
     real_heads,
-    heads_today,
+    masks_and_positions,
+    own_layer_test,
     heads_being_born,
+    writing_text,
 )
 COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
 globals().update(COURSE)

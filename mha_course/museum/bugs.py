@@ -1,4 +1,4 @@
-"""The bugs of the museum's sixteen rooms in notebook 10: what is wrong in each, and guesses at it."""
+"""The bugs of the museum's seventeen rooms in notebook 10: what is wrong in each, and guesses at it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +34,7 @@ FOUND = {  # room → what is wrong there; any one of them names it
     14: {POSITIONS},
     15: {POSITIONS},
     16: {OTHER_TEXT},
+    17: {LEAK, POSITIONS},
 }
 
 

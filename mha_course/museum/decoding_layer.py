@@ -61,6 +61,11 @@ class DecodingLayer(nn.Module):
         self.cache = tuple(X[rows] for X in self.cache)
         self.padding = self.padding[rows]
 
+    def forget(self, number: int) -> None:
+        """Drop the newest ``number`` tokens of each text, where guessed tokens have been rejected; 0 drops none."""
+        kept = self.cache[0].shape[2] - number
+        self.cache = tuple(X[:, :, :kept] for X in self.cache)
+
     def places(self, num_old: int, num_new: int) -> Tensor:
         """Return where the new tokens stand, counted in columns: rotary positions need no more, padding or not."""
         return torch.arange(num_old, num_old + num_new)

@@ -1,4 +1,4 @@
-"""Nine tests of a layer that reads a text piece by piece: the panel for the museum's rooms with a cache.
+"""Ten tests of a layer that reads a text piece by piece: the panel for the museum's rooms with a cache.
 
 A test takes an implementation, ``DecodingLayer`` or a class with the same parts. It returns None if it sees nothing
 wrong, or one line that says what it sees. ``layer_tests.run``, ``verdict`` and ``matrix`` take them as ``tests``.
@@ -21,6 +21,7 @@ __all__ = [
     "in_pieces",
     "later_tokens",
     "reference",
+    "rejected_guesses",
     "second_text",
     "shape",
     "some_texts_end",
@@ -118,6 +119,22 @@ def some_texts_end(implementation: Implementation) -> str | None:
 
 
 @isolated
+def rejected_guesses(implementation: Implementation) -> str | None:
+    """Test that a layer goes on rightly after rejected guesses, and after none was; return a fault or None."""
+    layer, X = layer_and_text(implementation)
+    guesses = torch.randn(BATCH_SIZE, 3, NUM_HIDDENS)
+    whole = read(layer, X, [NUM_TOKENS])
+    outputs = [read(layer, X[:, :4], [4])]
+    with torch.no_grad():
+        for piece, rejected in ((torch.cat([X[:, 4:5], guesses], dim=1), 3), (X[:, 5:7], 0), (X[:, 7:], 0)):
+            outputs.append(layer(piece)[:, : piece.shape[1] - rejected])
+            layer.forget(rejected)
+    return differs(
+        torch.cat(outputs, dim=1), whole, "after rejected guesses, the outputs differ from those of one pass"
+    )
+
+
+@isolated
 def bfloat16(implementation: Implementation) -> str | None:
     """Test that 600 tokens have nearly the same outputs in bfloat16 as in float32; return the fault found, or None."""
     layer, X = layer_and_text(implementation, num_tokens=LONG)
@@ -137,6 +154,7 @@ TESTS: dict[str, Test] = {
     "reference": reference,
     "behind padding": behind_padding,
     "some texts end": some_texts_end,
+    "rejected guesses": rejected_guesses,
     "bfloat16": bfloat16,
 }
 

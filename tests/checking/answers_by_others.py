@@ -415,7 +415,7 @@ def _(X, places, base):
 
 @wrong("rope", "Feature j of the first half is turned with feature j of the second")
 def _(X, places, base):
-    """It pairs feature j of the first half with feature j of the second half, as in section 6, not neighbours."""
+    """It pairs feature j of the first half with feature j of the second half, as in section 5, not neighbours."""
     half = X.shape[-1] // 2
     angle = places[:, None] * base ** (-2 * torch.arange(half) / X.shape[-1])
     cos, sin = angle.cos(), angle.sin()
@@ -429,6 +429,45 @@ def _(X, places, base):
     angle = torch.outer(places.to(X.dtype), base ** (-torch.arange(0, size, 2, dtype=X.dtype) / size))
     turned = torch.view_as_complex(X.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(torch.ones_like(angle), angle)
     return torch.view_as_real(turned).reshape(X.shape)
+
+
+@wrong("for_halves", "The rows of all heads are reordered together")
+def _(W, num_heads):
+    """The conversion that the exercise shows: right for one head."""
+    return torch.cat([W[0::2], W[1::2]])
+
+
+@wrong("for_halves", "This is the conversion back")
+def _(W, num_heads):
+    """The two halves of each head are woven together, which is what the other program would need."""
+    size = len(W) // num_heads
+    heads = W.reshape(num_heads, 2, size // 2, -1)
+    return torch.stack([heads[:, 0], heads[:, 1]], dim=2).reshape(W.shape)
+
+
+@wrong("packed_window", "Only the first text of the row keeps its first tokens")
+def _(starts, size, sinks, i, j):
+    """The first tokens are those of the row, not of the query's text."""
+    text_i, text_j = ((place[..., None] >= starts).sum(-1) for place in (i, j))
+    return (text_i == text_j) & (i >= j) & ((i - size < j) | (j < sinks))
+
+
+@wrong("packed_window", "A token attends to earlier texts, too")
+def _(starts, size, sinks, i, j):
+    """The texts are forgotten, but for where the first tokens are."""
+    start = starts[(i[..., None] >= starts).sum(-1) - 1]
+    return (i >= j) & ((i - j < size) | (j < start + sinks))
+
+
+@wrong("change_when_alone", "The example is alone, but keeps its padding")
+def _(layer, X, valid_lens):
+    """Each example is called alone with its padding, so nothing of the padding changes."""
+    batch = layer(X, X, X, valid_lens)
+    worst = []
+    for b in range(len(X)):
+        x = X[b].unsqueeze(0)
+        worst.append((layer(x, x, x, valid_lens[b].view(1)) - batch[b]).abs().max().item())
+    return max(worst)
 
 
 @wrong("blockwise_attention", "−∞ − (−∞) is NaN")

@@ -84,6 +84,38 @@ def entropy_by_loops(weights, valid_lens):
     return torch.tensor([sum(rows) / len(rows) for rows in found])
 
 
+def window_by_texts(starts, size, sinks, i, j):
+    """Text by text: where it begins, and which of the pairs inside it may attend."""
+    allowed = torch.zeros(torch.broadcast_shapes(i.shape, j.shape), dtype=torch.bool)
+    for start, end in itertools.pairwise([*starts.tolist(), math.inf]):
+        inside = (start <= i) & (i < end) & (start <= j) & (j <= i)
+        allowed |= inside & (((i - j).abs() < size) | (j < start + sinks))
+    return allowed
+
+
+def halves_by_lists(W, num_heads):
+    """The rows of each head, picked by their numbers."""
+    size = len(W) // num_heads
+    order = [first + k for first in range(0, len(W), size) for k in (*range(0, size, 2), *range(1, size, 2))]
+    return W[order]
+
+
+def change_by_padded_queries(layer, X, valid_lens):
+    """Only keys and values are cut off, and the outputs of padded queries are left out."""
+    changes = []
+    for x, length, got in zip(X, valid_lens, layer(X, X, X, valid_lens), strict=True):
+        alone = layer(x[None], x[None, :length], x[None, :length], length[None])
+        changes += [(got[t] - alone[0, t]).norm(p=math.inf) for t in range(length)]
+    return torch.stack(changes).max()
+
+
+def gain_by_combinations(seen, unseen, number):
+    sets = [
+        sum(2**head for head in heads) for heads in itertools.combinations(range(len(seen).bit_length() - 1), number)
+    ]
+    return unseen[max(sets, key=lambda heads: seen[heads])] - unseen[sets].mean()
+
+
 def head_by_sentences(chosen_on, judged_on):
     """The highest sum over sentences, sought head by head."""
     places = itertools.product(*map(range, chosen_on.shape[1:]))
@@ -165,6 +197,9 @@ RIGHT = {
             "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
         ).norm(dim=-1)
     ],
+    "packed_window": [window_by_texts],
+    "for_halves": [halves_by_lists],
+    "change_when_alone": [change_by_padded_queries],
     "smallest_set": [set_by_loops],
     "choose_head": [head_by_sentences],
     "resample_pairs": [resampled_by_number],

@@ -16,10 +16,10 @@ def empty_record(monkeypatch):
 
 
 def test_guesses_are_counted_and_shown_beside_what_is_wrong():
-    assert bugs.score() == "named: 0 of 0; rooms without a guess: 16"
+    assert bugs.score() == "named: 0 of 0; rooms without a guess: 17"
     for room, suspect in ((2, bugs.SUMS), (3, bugs.NAN), (6, bugs.NAN)):
         bugs.guess(room).keep(suspect)
-    assert bugs.score() == "named: 2 of 3 (rooms 2, 6); rooms without a guess: 13"
+    assert bugs.score() == "named: 2 of 3 (rooms 2, 6); rooms without a guess: 14"
     assert "weights are too flat or too sharp" in repr(bugs.reveal(3, "seen"))
     assert "<details open>" in bugs.reveal(3, "seen")._repr_html_()
 

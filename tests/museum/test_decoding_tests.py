@@ -75,6 +75,22 @@ class ValuesOfOtherRows(DecodingLayer):
         self.padding = self.padding[rows]
 
 
+class RejectedAreBlank(DecodingLayer):
+    def forget(self, number):
+        for X in self.cache:
+            X[:, :, X.shape[2] - number :] = 0
+
+
+class AllForgottenWhereNoneIsRejected(DecodingLayer):
+    def forget(self, number):
+        self.cache = tuple(X[:, :, :-number] for X in self.cache)
+
+
+class NothingForgotten(DecodingLayer):
+    def forget(self, number):
+        pass
+
+
 class PlacesInBfloat16(DecodingLayer):
     def rotate(self, X, places):
         return super().rotate(X, places.to(X.dtype))
@@ -90,19 +106,22 @@ class RotatedInEveryPiece(DecodingLayer):
 
 IN_PIECES, BESIDE_OTHERS = ["one by one", "pieces of 4, 3, 2"], ["behind padding", "some texts end"]
 CAUGHT_BY = {
-    MaskedAtFirst: ["pieces of 4, 3, 2", *BESIDE_OTHERS],
-    FromTheTopLeft: [*IN_PIECES, *BESIDE_OTHERS],
-    NeverEmptied: ["later tokens", *IN_PIECES, "a second text", *BESIDE_OTHERS, "bfloat16"],
+    MaskedAtFirst: ["pieces of 4, 3, 2", *BESIDE_OTHERS, "rejected guesses"],
+    FromTheTopLeft: [*IN_PIECES, *BESIDE_OTHERS, "rejected guesses"],
+    NeverEmptied: ["later tokens", *IN_PIECES, "a second text", *BESIDE_OTHERS, "rejected guesses", "bfloat16"],
     SharedInTurn: ["reference"],
-    PlacesOfThePiece: [*IN_PIECES, *BESIDE_OTHERS],
+    PlacesOfThePiece: [*IN_PIECES, *BESIDE_OTHERS, "rejected guesses"],
     TurnedInNeighbours: ["reference"],
     PaddingInTheCacheIsHeard: BESIDE_OTHERS,
     PaddingIsHeardByTheNewTokens: BESIDE_OTHERS,
     PaddingStaysBehind: ["some texts end"],
     FirstRowsGoOn: ["some texts end"],
     ValuesOfOtherRows: ["some texts end"],
+    RejectedAreBlank: ["rejected guesses"],
+    AllForgottenWhereNoneIsRejected: ["rejected guesses"],
+    NothingForgotten: ["rejected guesses"],
     PlacesInBfloat16: ["bfloat16"],
-    RotatedInEveryPiece: [*IN_PIECES, *BESIDE_OTHERS],
+    RotatedInEveryPiece: [*IN_PIECES, *BESIDE_OTHERS, "rejected guesses"],
 }
 
 

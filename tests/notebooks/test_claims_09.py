@@ -1,43 +1,16 @@
-"""What 09 says beyond its cells: for which numbers of shared heads the mean wins, what positions do, the answers."""
+"""What 09 says beyond its cells: what positions, windows and leaks do, and which test catches which."""
+
+import re
 
 import pytest
 import torch
 from notebook_tools import ROOT, make_notebooks, output_of
 
-from mha_course import models
+from mha_course.exercises.masks_and_positions import for_halves
 from mha_course.heads import load_results, mean_and_ci95
-from mha_course.models.induction import sample_induction_batch
+from mha_course.models.induction import rotate, sample_induction_batch
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_heads_today.ipynb")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("num_key_value_heads", "winner_at_once"), [(3, "first"), (2, "mean"), (1, "first")])
-def test_who_wins_at_once_and_that_the_mean_wins_after_30_steps(num_key_value_heads, winner_at_once):
-    task, model = models.find_task("digits"), models.shipped_model("digits")
-    before, after = {}, {}
-    for how in ("mean", "first"):
-        grouped = models.to_grouped(model, num_key_value_heads, how)
-        before[how] = task.accuracy(grouped)
-        after[how] = task.accuracy(models.finetune(grouped, task, seed=1, steps=30, progress=False))
-    assert max(before, key=before.get) == winner_at_once
-    assert after["mean"] > after["first"] + 0.02
-    assert task.steps * 0.05 == 30
-
-
-def test_every_mistake_passes_one_test_and_is_caught_by_another():
-    """The table of mistakes, the two conventions, the lengths of a window: each cell shows both words."""
-    shown = [*map(output_of, NOTEBOOK.cells)]
-    both = [text for text in shown if "CAUGHT" in text and "passes" in text]
-    assert len(both) >= 6
-    (table,) = [text for text in shown if "MasksOnlyAtFirst" in text and "whole" in text]
-    words = {line.split()[0]: line.split()[1:] for line in table.splitlines()[1:]}
-    assert words == {
-        "CachedAttention": ["passes"] * 4,
-        "MasksOnlyAtFirst": ["passes", "passes", "CAUGHT", "passes"],
-        "NewBeforeOld": ["passes", "passes", "CAUGHT", "passes"],
-        "NeverEmptied": ["passes", "passes", "passes", "CAUGHT"],
-    }
 
 
 PLACES = load_results("places")
@@ -108,13 +81,6 @@ def test_in_training_the_right_key_stood_up_to_place_22_and_22_tokens_back_and_l
         assert beyond or (keys.max(), far.max()) == (22, 22)
 
 
-def test_what_windows_and_shared_heads_leave_of_sixteen_gibibytes():
-    token_and_layer, tokens = 2 * 32 * 128 * 2, 32_768
-    assert 32 * tokens * token_and_layer == 16 * 2**30 and 32 * tokens * token_and_layer / 4 == 4 * 2**30
-    assert 16 * (tokens + 4_096) * token_and_layer == 9 * 2**30
-    assert "would be 9 GiB and not 16" in TEXT and "13 + 16 GiB" in TEXT and "13 + 4" in TEXT
-
-
 def test_each_leak_has_a_pattern_of_its_own():
     """First token, later tokens, length of A, B alone, A alone: only the mask by text passes all, and A shows none."""
     (table,) = [text for text in map(output_of, NOTEBOOK.cells) if "shifted keys" in text]
@@ -156,6 +122,27 @@ def test_what_a_leak_does_to_training():
     fifth, *four = sorted(max(run["neighbour"]) for run in PACKING["copies, leak"])
     assert f"four of five seeds this head puts {ends(four)} of its weight there, in the fifth {fifth:.2f}" in TEXT
     assert max(max(run["neighbour"]) for run in PACKING["copies, mask"]) < 0.05
+
+
+def test_the_conversion_that_exercise_3_shows_is_right_for_one_head_and_wrong_for_two():
+    """The scores of neighbours with the original matrices, those of halves with the converted ones."""
+    (shown,) = [cell.source for cell in NOTEBOOK.cells if cell.source.startswith("### Exercise 3")]
+    namespace = {"torch": torch}
+    exec(re.search(r"(?s)```python\n(.*?)```", shown)[1], namespace)
+    X, places, order = torch.randn(5, 12), torch.arange(5.0), [0, 2, 4, 6, 1, 3, 5, 7]
+
+    def scores(W_q, W_k, num_heads, of_a_head):
+        Q, K = (
+            rotate((X @ W.T).unflatten(1, (num_heads, 8)).movedim(1, 0)[..., of_a_head], places) for W in (W_q, W_k)
+        )
+        return Q @ K.mT
+
+    for num_heads, right in ((1, True), (2, False)):
+        pair = torch.randn(2, 8 * num_heads, 12)
+        model = scores(*pair, num_heads, order)
+        for convert, wanted in ((namespace["for_halves"], right), (for_halves.right, True)):
+            got = scores(*(convert(W, num_heads) for W in pair), num_heads, slice(None))
+            assert torch.allclose(got, model, rtol=1e-4, atol=1e-4) is wanted
 
 
 def test_the_slopes_of_alibi_are_those_of_its_paper():

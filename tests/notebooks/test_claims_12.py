@@ -1,13 +1,15 @@
-"""What 12 says beyond its cells: blocks on any schedule, which test catches which mistake, what absorbing costs."""
+"""What 12 says beyond its cells: caches of any layer and on any schedule, which test catches which mistake, costs."""
 
 import random
 
 import pytest
 import torch
+from learners_layers import OfTheBook
 from notebook_tools import ROOT, make_notebooks, output_of, told
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_course import pictures
+from mha_course import models, pictures
+from mha_course.exercises.whole_layer import CompleteAttention
 from mha_course.pictures.paged_cache_stepper import PLACES, VISITS
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "12_serving.ipynb")
@@ -17,6 +19,39 @@ def shown_by(words):
     """What the one cell prints or answers whose source has these words."""
     (cell,) = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code" and words in cell.source]
     return output_of(cell)
+
+
+def test_each_mistake_with_a_cache_passes_one_test_and_is_caught_by_another():
+    _, *lines = shown_by("for kind in (CachedAttention, MasksOnlyAtFirst").splitlines()
+    words = {line.split()[0]: line.split()[1:] for line in lines}
+    assert words == {
+        "CachedAttention": ["passes"] * 4,
+        "MasksOnlyAtFirst": ["passes", "passes", "CAUGHT", "passes"],
+        "NewBeforeOld": ["passes", "passes", "CAUGHT", "passes"],
+        "NeverEmptied": ["passes", "passes", "passes", "CAUGHT"],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_key_value_heads", "winner_at_once"), [(3, "first"), (2, "mean"), (1, "first")])
+def test_who_wins_at_once_and_that_the_mean_wins_after_30_steps(num_key_value_heads, winner_at_once):
+    task, model = models.find_task("digits"), models.shipped_model("digits")
+    before, after = {}, {}
+    for how in ("mean", "first"):
+        grouped = models.to_grouped(model, num_key_value_heads, how)
+        before[how] = task.accuracy(grouped)
+        after[how] = task.accuracy(models.finetune(grouped, task, seed=1, steps=30, progress=False))
+    assert max(before, key=before.get) == winner_at_once
+    assert after["mean"] > after["first"] + 0.02
+    assert task.steps * 0.05 == 30
+
+
+def test_what_windows_and_shared_heads_leave_of_sixteen_gibibytes():
+    text = "\n".join(cell.source for cell in NOTEBOOK.cells)
+    token_and_layer, tokens = 2 * 32 * 128 * 2, 32_768
+    assert 32 * tokens * token_and_layer == 16 * 2**30 and 32 * tokens * token_and_layer / 4 == 4 * 2**30
+    assert 16 * (tokens + 4_096) * token_and_layer == 9 * 2**30
+    assert "would be 9 GiB and not 16" in text and "13 + 16 GiB" in text and "13 + 4" in text
 
 
 def counted(way, queries, keys):
@@ -41,6 +76,16 @@ def test_absorbing_takes_what_the_text_says(way, each_pair):
     for queries in (1, 4096):
         (line,) = [line for line in shown.splitlines() if line.split()[:3] == ["queries", f"{queries},", way]]
         assert line.split()[3] == f"{counted(way, queries, 4096) / 1e6:,.1f}"
+
+
+def test_the_number_of_queries_from_which_the_plain_form_is_cheaper():
+    """The model answer of exercise 2, on both sides of the border and far beyond."""
+    (answer,) = [cell.source for cell in NOTEBOOK.cells if "a model answer" in cell.source]
+    assert counted("plain", 163, 4096) > counted("absorbed", 163, 4096)
+    assert counted("plain", 164, 4096) < counted("absorbed", 164, 4096) and "from 164 queries on" in answer
+    assert f"{128 * 512 / (512 - 128):.1f}" == "170.7" and "= 170.7$" in answer
+    assert counted("plain", 171, 10**8) < counted("absorbed", 171, 10**8)
+    assert counted("plain", 170, 10**8) > counted("absorbed", 170, 10**8)
 
 
 def test_absorbing_buys_bytes_and_not_arithmetic():
@@ -69,6 +114,16 @@ def random_visits(draw):
     return visits
 
 
+@pytest.mark.parametrize("kind", [CompleteAttention, OfTheBook])
+@torch.no_grad()
+def test_a_learners_class_in_pieces_gives_what_one_pass_gives(story, kind):
+    """The class that notebook 00 leads to, and one with heads merged with the batch, which knows no library."""
+    layer, X = kind(12, 3, bias=True).double().eval(), torch.randn(3, 7, 12, dtype=torch.float64)
+    one_pass = layer(X, X, X, torch.arange(1, 8).expand(3, 7))
+    for cuts in ([1] * 7, [7], [2, 4, 1]):
+        torch.testing.assert_close(story["in_pieces"](layer, X, cuts), one_pass, rtol=0, atol=1e-12)
+
+
 @pytest.mark.slow
 @torch.no_grad()
 def test_on_any_schedule_blocks_give_every_token_what_its_text_gives_alone(story):
@@ -88,7 +143,7 @@ def test_on_any_schedule_blocks_give_every_token_what_its_text_gives_alone(story
                 if len(outputs[i]) == len(visits[i][2]):
                     story["leave"](blocks, visits[i][0])
         for (_, _, text), output in zip(visits, outputs, strict=True):
-            alone = story["full_pass"](text)
+            alone = story["decode"](story["rotary"], text[None], [len(text)])[0]
             torch.testing.assert_close(torch.stack(output), alone, rtol=0, atol=1e-12)
         assert sorted(blocks.free) == list(range(needed)), "all blocks are given back"
 
@@ -150,7 +205,7 @@ def test_each_mistake_with_blocks_passes_a_weak_test_and_is_caught_by_the_strong
 
 
 def test_unchecked_guesses_pass_where_none_is_rejected(story):
-    lines = [line.split(", ")[1].split() for line in shown_by("def test(guesses").splitlines()]
+    lines = [line.split(", ")[1].split() for line in shown_by("def written(guesses").splitlines()]
     assert lines == [["right", "passes"], ["unchecked", "passes"], ["right", "passes"], ["unchecked", "CAUGHT"]]
     for guesses, gained in ((3, 4), (4, 4)):  # of four guesses one is rejected
         text = [5]

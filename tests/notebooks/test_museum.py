@@ -1,6 +1,7 @@
 """The bug museum, notebook 10: its matrix is what the text claims, and every bug can be repaired in its room."""
 
 import contextlib
+import inspect
 import io
 import re
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("museum")  # one process runs the notebook,
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "10_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
-ROOMS, CLEAN, WITH_CACHE = range(1, 17), 12, range(13, 17)
+ROOMS, CLEAN, WITH_CACHE = range(1, 18), 12, range(13, 18)
 BUGS = [number for number in ROOMS if number != CLEAN]
 PANEL = {number: decoding_tests.TESTS if number in WITH_CACHE else layer_tests.TESTS for number in ROOMS}
 WITHOUT_ANSWER = ("token perturbation", "gradient", "ragged batch", "called again")
@@ -55,6 +56,11 @@ REPAIRS = {  # number of the room → source that is replaced, old → new
         "        if self.cache:": "        K = self.rotate(K, places)\n        if self.cache:",
     },
     16: {"X[:len(rows)]": "X[rows]"},
+    17: {
+        "        for X in self.cache:\n            X[:, :, kept:] = 0": (
+            "        self.cache = tuple(X[:, :, :kept] for X in self.cache)"
+        ),
+    },
 }
 NAMED = {  # room → words of what ``check_layer`` says of it
     1: "0 before the softmax",
@@ -119,7 +125,7 @@ def test_the_matrices_are_what_the_text_says(museum):
     assert caught(matrix, "round trip") == ["8"]
     assert not any(matrix[str(CLEAN)].values())
     assert [len(caught(matrix, test)) for test in layer_tests.TESTS] == [0, 1, 5, 9, 9, 6, 1, 5, 1]
-    assert [len(caught(with_cache, test)) for test in decoding_tests.TESTS] == [0, 0, 1, 1, 0, 0, 2, 3, 1]
+    assert [len(caught(with_cache, test)) for test in decoding_tests.TESTS] == [0, 0, 1, 1, 0, 0, 2, 3, 2, 1]
     assert caught(with_cache, "one by one") == caught(with_cache, "pieces of 4, 3, 2") == ["15"]
     in_turn = layer_tests.run(museum["SharedInTurn"], decoding_tests.TESTS)
     assert in_turn.caught_by == ["reference"]
@@ -160,6 +166,13 @@ def test_what_is_to_be_repaired_is_the_exhibit_and_it_can_be_repaired(museum, nu
     assert layer_tests.run(repaired, PANEL[number]).caught_by == []
     assert issubclass(repaired, decoding_layer.DecodingLayer if number in WITH_CACHE else editable_layer.Layer)
     assert bugs.check_fix(museum[f"Room{number}"], repaired, PANEL[number])
+
+
+def test_the_ways_to_hand_over_a_layer_are_those_of_the_docstring():
+    (text,) = [cell.source for cell in NOTEBOOK.cells if "Six more ways to hand over a layer" in cell.source]
+    recipes = [" ".join(code.split()) for code in re.findall(r"(?m)^\| [^|]+ \| `(.+)` \|$", text)]
+    told = " ".join(line for line in inspect.getdoc(check_layer).splitlines() if not line.lstrip().startswith("#"))
+    assert len(recipes) == 6 and all(recipe in " ".join(told.split()) for recipe in recipes)
 
 
 @pytest.mark.parametrize("number", NAMED)

@@ -1,4 +1,4 @@
-"""The exercises of notebook 09: a step with a cache, rotary positions, two rules, attention in blocks."""
+"""The exercises of notebook 12: a step with a cache, and attention in blocks."""
 
 import math
 
@@ -60,153 +60,12 @@ def step(new, K, V, W_q, W_k, W_v, W_o):
     """
     num_heads, num_old, count = K.shape[1], K.shape[2], new.shape[1]
     q, k, v = (split_heads(new @ W.T, num_heads) for W in (W_q, W_k, W_v))
-    k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)  # (b, h, old + new, d)
+    k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)  # (b, h, old + new, p)
     places = torch.arange(num_old, num_old + count)
     allowed = torch.arange(num_old + count) <= places[:, None]  # (new, old + new)
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     weights = torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1)
     return merge_heads(weights @ v) @ W_o.T
-
-
-@exercise(
-    trials=lambda: [
-        (torch.randn(2, 2), torch.tensor([0.0, 1.0]), 10.0),
-        (torch.randn(5, 8), torch.arange(5.0), 10_000.0),
-        (torch.randn(2, 4, 6), torch.arange(3.0, 7.0), 100.0),
-        (torch.randn(2, 3, 4, 4), torch.tensor([2.0, 0.0, 9.0, 5.0]), 500.0),
-    ],
-    praise="Neighbouring pairs, each turned at its own speed, and each feature back in its place.",
-    idea="A pair (x, y) turned by an angle is (x cos − y sin, x sin + y cos). Which features are pair j?",
-    begin="Begin with the angles: one for each place and pair.",
-    mistakes="""
-        X[..., 0::2], X[..., 1::2] -> X.chunk(2, dim=-1) ; torch.stack( -> torch.cat( ; dim=-1).flatten(-2) -> dim=-1)
-            => Feature j of the first half is turned with feature j of the second; here neighbours are pairs. (Both are
-            in use, and no test of what a rotation must do can tell them apart.)
-        torch.stack( -> torch.cat( ; dim=-1).flatten(-2) -> dim=-1) => The pairs are turned rightly, but all first
-            features stand before all second ones. Where did they stand in X?
-        X[..., 0::2], X[..., 1::2] -> X.chunk(2, dim=-1) => Features of two halves are turned together and then stand
-            side by side. Which features are pair j?
-        torch.arange(0, size, 2) / size -> torch.arange(size // 2) / size => The angles fall off too slowly. What is the
-            exponent of pair j?
-        torch.arange(0, size, 2) / size -> torch.arange(0, size, 2) => The exponent is not divided by the size.
-        base ** (- -> base ** ( => The angles grow from pair to pair. What is the sign of the exponent?
-        x * sin + y * cos -> x * sin - y * cos => The second feature of a pair has a wrong sign.
-        x * cos - y * sin -> x * cos + y * sin => A sign is lost: this is no rotation, and lengths change.
-        x * cos - y * sin, x * sin + y * cos -> x * cos + y * sin, y * cos - x * sin => The pairs are turned the other
-            way.
-        x * cos - y * sin, x * sin + y * cos -> x * sin + y * cos, x * cos - y * sin => The two features of each pair
-            have changed places.
-        angles.cos(), angles.sin() -> torch.deg2rad(angles).cos(), torch.deg2rad(angles).sin() => The angles are taken
-            for degrees.
-        places[:, None] -> (places[:, None] + 1) => Every token is turned as if it stood one place later. From where are
-            places counted?
-        places[:, None] -> torch.arange(len(places))[:, None] => The tokens are numbered anew; `places` says where they
-            stand.
-        x * cos - y * sin, x * sin + y * cos -> x * angles.repeat(1, 2)[:, 0::2].cos() - y * angles.repeat(1, 2)[:,
-            0::2].sin(), x * angles.repeat(1, 2)[:, 1::2].sin() + y * angles.repeat(1, 2)[:, 1::2].cos() => The two
-            features of a pair are turned by different angles. In what order does each angle stand twice?
-        x * sin + y * cos -> (x * cos - y * sin) * sin + y * cos => The second feature is made of the first as it is
-            after the turn.
-        base ** (- -> 10_000.0 ** (- => The base has no say: it is always 10,000.
-        base ** (-torch.arange(0, size, 2) / size) -> torch.ones(size // 2) => All pairs are turned at one speed.
-        torch.arange(0, size, 2) / size -> 2 * $ => The angles fall off too fast. What is the exponent of pair j?
-    """,
-)
-def rope(X, places, base):
-    """Apply rotary position embeddings: rotate features 2j, 2j + 1 of X by the angle ``places`` · base ** (−2j / size).
-
-    X (…, n, size), size even; places (n,) → the shape of X.
-    Source: Su et al. 2021, "RoFormer", section 3.2.2.
-    """
-    size = X.shape[-1]
-    angles = places[:, None] * base ** (-torch.arange(0, size, 2) / size)
-    cos, sin = angles.cos(), angles.sin()
-    x, y = X[..., 0::2], X[..., 1::2]  # (…, n, size / 2)
-    return torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1).flatten(-2)
-
-
-def row_trial(starts: list[int], length: int, num_queries: int | None = None) -> tuple:
-    """Return arguments of ``same_text``: starts, the last ``num_queries`` positions (default all), all positions."""
-    places = torch.arange(length)
-    return torch.tensor(starts), places[-(num_queries or length) :, None], places
-
-
-@exercise(
-    trials=lambda: {
-        "for two texts": [row_trial([0, 2], 4), row_trial([0, 1], 3)],
-        "for several texts": [row_trial([0, 5, 9], 12), row_trial([0, 1, 4, 6], 9)],
-        "for the newest queries alone": [row_trial([0, 3, 8], 11, num_queries=2)],
-    },
-    praise="Each token attends to its own text, to all of it and to nothing else.",
-    idea="Which text holds position 6 if texts start at 0, 5 and 9? Compare the texts of query and key.",
-    begin="Begin with the number of the text for each position in `i`, then in `j`.",
-    mistakes="""
-        right=True -> right=False => Each border is one token late: the first token of a text is counted to the text
-            before it.
-        return first == second -> return j >= starts[first - 1] => A token attends to later texts, too. Where does its
-            own text end?
-        return first == second -> return j < torch.cat([starts, starts[-1:] + 2**40])[first] => A token attends to
-            earlier texts, too. Where does its own text begin?
-        first == second -> (first == second) & (j <= i) => This is causal as well. The rule asks for the text alone; a
-            causal mask is joined to it by `and_masks`.
-        first == second -> first != second => This is upside down: True means that the query may attend to the key.
-        first == second -> (first - second).abs() <= 1 => A token attends to the neighbouring texts.
-        place, starts, -> place, starts.cumsum(0), => The starts are taken for lengths.
-    """,
-)
-def same_text(starts, i, j):
-    """Return whether positions i and j are in the same text of a packed sequence whose texts begin at ``starts``.
-
-    starts (texts,), the positions at which texts start, the first of them 0; i and j, numbers of queries and keys, as
-    tensors of any shapes that broadcast → bool, of the common shape.
-    Source: Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
-    """
-    first, second = (torch.bucketize(place, starts, right=True) for place in (i, j))
-    return first == second
-
-
-def window_trial(size: int, sinks: int, length: int, num_queries: int | None = None) -> tuple:
-    """Return arguments of ``window_with_sinks``: size, sinks, the last ``num_queries`` positions, all positions."""
-    places = torch.arange(length)
-    return size, sinks, places[-(num_queries or length) :, None], places
-
-
-@exercise(
-    trials=lambda: {
-        "for a window without first tokens": [window_trial(1, 0, 3), window_trial(3, 0, 6)],
-        "for a window and first tokens": [window_trial(1, 1, 4), window_trial(2, 3, 8)],
-        "for the newest queries alone": [window_trial(2, 1, 9, num_queries=2)],
-    },
-    praise="The newest tokens, the first ones, and no later token.",
-    idea="With size 2 and one first token, which keys may query 5 attend to? Which may query 0?",
-    begin="Begin with the distance from key to query, `i - j`.",
-    mistakes="""
-        i - j < size -> i - j <= size => The window has one token too many. With size 1, a token attends to itself
-            alone.
-        i - j < size -> i - j < size - 1 => The window has one token too few. With size 1, a token attends to itself.
-        j < sinks -> j <= sinks => One first token too many is kept.
-        (j <= i) & (recent | (j < sinks)) -> recent | (j < sinks) => Later tokens are attended to as well: `i - j` is
-            negative there.
-        (j <= i) & (recent | (j < sinks)) -> (j <= i) & recent | (j < sinks) => The first queries attend to later
-            tokens: the first tokens of the text are no exception to the causal mask.
-        (recent | (j < sinks)) -> recent => The first tokens are missing once the window has left them.
-        (recent | (j < sinks)) -> recent & (j < sinks) => A token in the window *or* among the first ones is allowed;
-            these are joined by *and*.
-        i - j < size -> j - i < size => No token ever leaves the window. Which of `i - j` and `j - i` grows towards the
-            past?
-        return (j <= i) & (recent | (j < sinks)) -> return ~((j <= i) & (recent | (j < sinks))) => This is upside down:
-            True means that the query may attend to the key.
-    """,
-)
-def window_with_sinks(size, sinks, i, j):
-    """Return a causal sliding-window mask: query i may attend to the last ``size`` keys and the first ``sinks`` keys.
-
-    size, sinks, whole numbers; i and j, numbers of queries and keys, as tensors of any shapes that broadcast → bool, of
-    the common shape.
-    Source: Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks".
-    """
-    recent = i - j < size
-    return (j <= i) & (recent | (j < sinks))
 
 
 def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float, share: float, late: int) -> tuple:
