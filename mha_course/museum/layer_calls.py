@@ -12,7 +12,7 @@ from mha_course.checking.running import MistakeError, NotYetError, Outcome, erro
 from mha_course.language import tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import HandedLayer, in_words
-from mha_course.museum.wrong_attention import attention
+from mha_course.museum.layer_trials import changed, formula, is_stable
 
 # What is special about some calls → their batch size, queries, keys, heads, head size, lengths, size of the numbers.
 STAGES: dict[str, list[tuple]] = {
@@ -28,45 +28,6 @@ STAGES: dict[str, list[tuple]] = {
     "many keys": [(1, 300, 300, 2, 4, None, 1)],
 }
 SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
-
-
-def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, attention=attention):
-    """Compute multi-head attention with these arguments by ``attention``, the right function or one with a mistake."""
-    given = dict(given)
-    after = given.pop("after", None)  # what a variant does with the output
-    output = attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
-    return after(output) if after else output
-
-
-def before_output(output: Tensor, W_o: Tensor, num_heads: int, b_o: Any) -> Tensor:
-    """Return the heads' outputs of which ``W_o`` makes ``output``, (batch, q, d) -> (batch, heads, q, head size)."""
-    heads = (output.double() - b_o) @ torch.linalg.pinv(W_o.double()).T
-    return heads.unflatten(-1, (num_heads, -1)).transpose(1, 2)
-
-
-def changed(trial: tuple, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
-    """Return a test case, a tuple of arguments of ``formula``, with these changes made one after the other."""
-    return functools.reduce(lambda before, change: change(before), changes, trial)
-
-
-def causal(trial: tuple) -> tuple:
-    """Return a test case, a tuple of arguments of attention, with later keys masked for each query."""
-    queries, keys, values, allowed, *others = trial
-    seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
-    return queries, keys, values, allowed & seen, *others
-
-
-def transposed(trial: tuple) -> tuple:
-    """Return a test case, a tuple of arguments of attention, with each weight matrix transposed."""
-    return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
-
-
-def is_stable(trial: tuple) -> bool:
-    """Return whether the formula's output does not depend on how sums are rounded, as it can with large scores."""
-    parts = trial[:-1], trial[-1].values()
-    more, of_more = ([X.double() if isinstance(X, Tensor) and X.is_floating_point() else X for X in of] for of in parts)
-    doubled = (*more, dict(zip(trial[-1], of_more, strict=True)))
-    return torch.allclose(formula(*trial).double(), formula(*doubled), rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def safely(function: Callable) -> Any:
@@ -156,34 +117,41 @@ class LayerCalls:
         """Return a new layer with heads of four features, and two random examples for it."""
         return self.handed.build(self.handed.num_heads, 4), self.handed.sequences(2, number, 4)
 
+    def of_many(self, batches: int, number: int, size: int, std: float, are_equal: bool = False) -> tuple | None:
+        """Return a call of a new layer with matrices times ``std``, and its output, of several calls of eight examples
+        taken as one; None if it raises. The values of all tokens may be equal.
+        """
+
+        def calls() -> tuple:
+            layer = self.handed.build(self.handed.num_heads, size)
+            with torch.no_grad():
+                for matrix in (part for part in layer.parameters() if part.dim() > 1):
+                    matrix *= std
+            found, lengths = [], torch.full((8,), number)
+            for _ in range(batches):
+                X = self.handed.sequences(8, number, size)
+                X = [X[2][:, :1].repeat(1, number, 1) if are_equal and part is X[2] else part for part in X]
+                found.append((*X, self.handed.output(layer, X, lengths)[0]))
+            *X, output = map(torch.cat, zip(*found, strict=True))
+            return self.handed.trial(layer, X, lengths.repeat(batches)), output
+
+        return safely(calls)
+
     @functools.cached_property
     def even(self) -> tuple | None:
-        """A call in which all values are equal, and its output; None if that raises an error."""
-
-        def call() -> tuple:
-            layer, X = self.handed.build(self.handed.num_heads, 4), self.handed.sequences(8, 4, 4)
-            equal = X[2][:, :1].repeat(1, 4, 1)
-            X = [equal if part is X[2] else part for part in X]
-            output, _ = self.handed.output(layer, X, torch.tensor([4, 3] * 4))
-            return self.handed.trial(layer, X, torch.full((8,), 4)), output
-
-        return safely(call)
+        """A call in which all values are equal, and its output."""
+        return self.of_many(2, 4, 4, 1.0, True)
 
     @functools.cached_property
     def wide(self) -> tuple | None:
-        """A call with heads of more features than keys, and its output, of which weights are read; None if it raises.
-        Matrices are small, so that no weight is almost 0.
+        """A call with heads of more features than keys, of which weights are read; with small scores.
+        ``wider`` has heads of another size.
         """
+        return self.of_many(5, 5, 8, 0.2)
 
-        def call() -> tuple:
-            layer, X = self.handed.build(self.handed.num_heads, 8), self.handed.sequences(4, 5, 8)
-            with torch.no_grad():
-                for matrix in (part for part in layer.parameters() if part.dim() > 1):
-                    matrix *= 0.3
-            lengths = torch.full((4,), 5)
-            return self.handed.trial(layer, X, lengths), self.handed.output(layer, X, lengths)[0]
-
-        return safely(call)
+    @functools.cached_property
+    def wider(self) -> tuple | None:
+        return self.of_many(1, 5, 12, 0.2)
 
     @functools.cached_property
     def looks_ahead(self) -> bool | None:

@@ -13,10 +13,11 @@ from mha_course.language import listed, sentences, tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import KINDS, HandedLayer
 from mha_course.museum.handed_layer import in_words as error_told
-from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, transposed
+from mha_course.museum.layer_calls import SHARED, LayerCalls
 from mha_course.museum.layer_gates import wrong_gates
 from mha_course.museum.layer_notes import PROMISES, RANDOM, notes_on
-from mha_course.museum.layer_search import Search, close, output_of
+from mha_course.museum.layer_search import Search
+from mha_course.museum.layer_trials import causal, close, output_of, transposed
 from mha_course.museum.layer_words import (
     NEXT,
     ROOM,
@@ -183,18 +184,21 @@ class LayerCheck:
             raise error_told(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
         if not self.wrong:
             return self.if_right(self.way, "")
-        (said, way), scaled = self.search.variant(), ""
+        said, way = self.search.variant()
+        state, told, changes = "right", said, way
         if not said and not self.raising:
-            said, way, scaled = self.search.scaled()
-        if said:
-            return self.if_right(way, said)
+            state, told, changes = self.search.scaled() or ("", "", [])
+        if told and state == "right":
+            return self.if_right(changes, told)
         # What is no mistake comes first where it stands alone; in a variant, a mistake is likelier.
         alone = self.search.known(self.search.others, alone=True)
         if not alone and (found := self.search.mistake()):
             return self.wrong_as(*found, self.hand_over())
         if found := alone or self.search.known(self.search.others):
             return self.other_attention(found[0], ALL_ELSE)
-        return self.wrong_as(scaled, "scores", "") if scaled else self.what_is_wrong()
+        if state == "other":
+            return self.other_attention(told, ALL_ELSE)
+        return self.wrong_as(told, "scores", "") if state == "wrong" else self.what_is_wrong()
 
     def if_right(self, way: list[Callable], said: str) -> Verdict:
         """Return the verdict on a layer with the right output, perhaps as a variant: what else it can, and notes."""

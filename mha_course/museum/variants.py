@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,8 +20,17 @@ from mha_lib.attention import merge_heads, split_heads
 
 Words = tuple[str, ...]
 Named = list[tuple[Words, Any]]  # what is said → what is done
-Members = list[tuple[tuple[Words, ...], Callable]]  # the words for a variant → its change of a test call
-Wrong = list[tuple[tuple[Words, ...], Words, Callable]]  # the variant, what is wrong in it, and what is done
+
+
+class Variant(NamedTuple):
+    """A change of a test call, the words for what it adds to the formula, what is wrong in it, or (), and its change by
+    what stands around the layer alone.
+    """
+
+    words: tuple[Words, ...]
+    mistake: Words
+    change: Callable
+    around: Callable
 
 
 def in_words(words: Words) -> str:
@@ -31,37 +40,31 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said: dict[str, Any] = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK])
-    for _, members, wrong in variants(residual=False):
-        said |= dict.fromkeys(part for words, _ in members for word in words for part in word)
-        said |= dict.fromkeys(part for _, text, _ in wrong for part in text)
+    said = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK, MET, "queries and keys"])
+    for row in variants(residual=False):
+        said |= dict.fromkeys(part for words in (*row.words, row.mistake) for part in words)
     return [part for part in said if not part[0].isdigit() and part not in ("RMSNorm", "LayerNorm")]
 
 
-def variants(residual: bool) -> list[tuple[Callable, Members, Wrong]]:
-    """Return the variants by what stands around the layer: a change of a test call by that alone, pairs (words, change)
-    for the right variants, those of fewest words first, and (words, message, change) for mistakes in a variant.
-    ``residual`` is whether the input is taken off again.
+@functools.cache
+def variants(residual: bool) -> list[Variant]:
+    """Return the right variants and the mistakes in variants by what stands around the layer, those of fewest words
+    first, behind no variant at all. ``residual`` is whether the input is taken off again.
     """
-    groups: list[tuple[Callable, Members, Wrong]] = []
-    exact = functools.partial(rms_norm, eps=0)  # as cosines have it
+    found: list[Variant] = []
     for name, before, after in around(residual):
-        within, own = functools.partial(varied, before=before, after=after), (name,) if name else ()
-        members: Members = []
-        for parts in itertools.product([((), None), *TURNS], [((), None), *NORMS], [((), None), *BIASES]):
-            words = (*(word for word, _ in parts if word), *own)
-            turn, norm, bias = (part for _, part in parts)
-            if words not in ((), (ADDED,)) and not (bias and (turn or norm)):
-                change = one_by_one(norm, turn)
-                members.append((words, functools.partial(within, turn=each(change, change), bias=bias)))
+        own, within = (name,) * bool(name), functools.partial(varied, before=before, after=after)
+        rows = [(words, (), turn, bias) for words, turn, bias in right_heads() if words or own != (ADDED,)]
+        rows += [(words, text, turn, None) for words, text, turn in wrong_heads()]
+        rows += [((), text, None, bias) for text, bias in WRONG_BIASES]
+        changes = [functools.partial(within, turn=turn, bias=bias) for *_, turn, bias in rows]
+        found += [Variant((*w, *own), text, of, within) for (w, text, *_), of in zip(rows, changes, strict=True)]
+        if before:
+            found.append(Variant((), UNEVEN, lambda trial, of=within: (trial[0], *of(trial)[1:]), within))
         if not name:
-            members.append((((OF_HEADS, "RMSNorm"),), functools.partial(within, turn=each(exact, exact))))
-        wrong: Wrong = [((*w, *own), text, functools.partial(within, turn=turn)) for w, text, turn in wrong_heads()]
-        wrong += [(own, text, functools.partial(within, bias=bias)) for text, bias in WRONG_BIASES]
-        wrong += [((), UNEVEN, lambda trial, within=within: (trial[0], *within(trial)[1:]))] if before else []
-        wrong += [((), ALONE, lambda trial, of=of: (of(trial[0]), *trial[1:])) for _, of in OF_TOKENS * (not name)]
-        groups.append((within, sorted(members, key=lambda variant: len(variant[0])), wrong))
-    return groups
+            for _, of in OF_TOKENS:
+                found.append(Variant((), ALONE, lambda trial, of=of: (of(trial[0]), *trial[1:]), within))
+    return found
 
 
 def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None]]:
@@ -156,20 +159,33 @@ def norm_of_sum(norm, residual, X, Y):
     return norm(X + Y) - X if residual else norm(X + Y)
 
 
-def with_factor(change, factor, power, trial):
-    """Return a test call changed by ``change``, a variant, with its scores times a constant and a power of the heads'
-    size, before any bias.
-    """
-    *others, given = change(trial)
+def with_factor(factor, power, trial):
+    """Return a test call with its scores times a constant and a power of the heads' size, before any bias."""
+    *others, given = trial
     bias, size = given.get("bias") or (lambda scores: scores), len(trial[7]) // trial[8]
     return *others, {**given, "bias": lambda scores: bias(factor * size**power * scores)}
 
 
-def wrong_heads() -> Wrong:
+@functools.cache
+def right_heads() -> list[tuple[tuple[Words, ...], Callable, Callable | None]]:
+    """Return what variants have in the heads, that of fewest words first: these, what is done to queries, keys and
+    values, and to scores.
+    """
+    found = []
+    for parts in itertools.product([((), None), *TURNS], [((), None), *NORMS], [((), None), *BIASES]):
+        words, (turn, norm, bias) = tuple(word for word, _ in parts if word), (part for _, part in parts)
+        if not (bias and (turn or norm)):
+            found.append((words, each(*[one_by_one(norm, turn)] * 2), bias))
+    exact = functools.partial(rms_norm, eps=0)  # as cosines have it
+    return sorted([*found, (((OF_HEADS, "RMSNorm"),), each(exact, exact), None)], key=lambda row: len(row[0]))
+
+
+@functools.cache
+def wrong_heads() -> list[tuple[tuple[Words, ...], Words, Callable]]:
     """Return mistakes in rotary positions, alone or with a norm of heads, and in such a norm, alone or with rotary
     positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
     """
-    found: Wrong = []
+    found = []
     for right, norm in [((), None), *NORMS[: len(OF_TOKENS)]]:
         for turn, (text, made) in itertools.product((turned, of_neighbours), WRONG_TURNS):
             found.append(((right,) * bool(right), text, in_turn(each(norm, norm), made(turn))))
@@ -222,6 +238,7 @@ TIMES, FIXED, COSINES = (  # the factor is fitted
 )  # fmt: skip
 UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"  # read from weights
 BY_STEP, BY_PAIR = "a bias by i − j", "a bias for each pair of positions"
+MET = "a bias that positions make with {}"
 SINK = "a sink: below the fraction bar of the softmax, one more number for each head"
 WRONG_BIASES: Named = [
     ((text,), functools.partial(sloped, steps=of_heads, sign=sign))

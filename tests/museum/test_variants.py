@@ -14,21 +14,17 @@ from mha_course.checking.edits import mistakes_of
 from mha_course.exercises import check_layer
 from mha_course.museum import wrong_attention
 from mha_course.museum.editable_layer import Layer
-from mha_course.museum.layer_calls import formula
+from mha_course.museum.layer_trials import formula
 from mha_course.museum.variants import in_words, variants
 from mha_course.museum.wrong_attention import other_attentions
 
 pytestmark = [pytest.mark.usefixtures("in_this_process"), pytest.mark.quarter]
-GROUPS = variants(residual=False)
-RIGHT = {}  # what is said → a change of a call; of combinations, the first of each
-for _, members, _ in GROUPS:
-    for words, change in members:
-        if len(words) < 2:
-            RIGHT.setdefault(tuple(map(in_words, words)), change)
-WRONG = {}
-for words, text, change in GROUPS[0][2]:
-    if not words:
-        WRONG.setdefault(in_words(text), change)
+RIGHT, WRONG = {}, {}  # what is said → a change of a call; of combinations, the first of each
+for row in variants(residual=False):
+    if row.words and len(row.words) < 2 and not row.mistake:
+        RIGHT.setdefault(tuple(map(in_words, row.words)), row.change)
+    if row.mistake and not row.words:
+        WRONG.setdefault(in_words(row.mistake), row.change)
 
 
 class Changed(nn.Module):
@@ -78,9 +74,11 @@ def test_an_attention_that_is_no_mistake_is_named_and_not_accused(number):
 def test_a_constant_factor_is_a_variant_and_one_that_changes_with_the_size_a_mistake():
     right = check_layer(variant(scores=lambda self, Q, K: 0.7 * Q @ K.mT / math.sqrt(Q.shape[-1])))
     normed = check_layer(variant(scores=lambda self, Q, K: 0.12 * rms(Q) @ rms(K).mT))
-    wrong = check_layer(variant(scores=lambda self, Q, K: Q @ K.mT / 8))
+    fixed = check_layer(variant(scores=lambda self, Q, K: Q @ K.mT / 8))
+    wrong = check_layer(variant(scores=lambda self, Q, K: Q @ K.mT / Q.shape[-1] ** (1 / 3)))
     assert right and "scores times 0.7" in right.text, right
     assert normed and "RMSNorm of each head's queries and keys, scores times 0.12 in place of 1/√d" in normed.text
+    assert fixed.state == "other" and "scores times 0.125 in place of 1/√d." in fixed.text, fixed
     assert wrong.state == "wrong" and "should not change with the size" in wrong.text, wrong
 
 
