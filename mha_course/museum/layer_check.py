@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, run_safely
@@ -27,7 +26,6 @@ from mha_course.museum.layer_words import (
     wrong_in,
     wrong_stages,
 )
-from mha_course.museum.variants import varied
 
 __all__ = ["assert_layer", "check_layer"]
 
@@ -38,6 +36,7 @@ WITHOUT = (
     "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
+RESIDUAL = "The input is added to the output (a residual)."  # a known mistake, unless it is meant
 ALL_ELSE = "All else is as in the formula, in every call."
 LIKE_THIS = "A mistake that is not on the check's list can look like this, too."
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
@@ -193,7 +192,7 @@ class LayerCheck:
         # What is no mistake comes first where it stands alone; in a variant, a mistake is likelier.
         alone = self.search.known(self.search.others, alone=True)
         if not alone and (found := self.search.mistake()):
-            return self.wrong_as(*found, self.hand_over())
+            return self.wrong_as(*found, self.hand_over(found[0]))
         if found := alone or self.search.known(self.search.others):
             return self.other_attention(found[0], ALL_ELSE)
         if state == "other":
@@ -287,10 +286,9 @@ class LayerCheck:
         name = tr("In some calls, but not in all, it looks like this: {alike}", alike=alike) if alike else ""
         return self.wrong_as(name, "", step)
 
-    def hand_over(self) -> str:
-        """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
-        added = functools.partial(varied, before=None, after=torch.add)
-        if not self.handed.residual and any(self.search.fits(*way, added) for way in self.search.ways):
+    def hand_over(self, said: str = "") -> str:
+        """Return how to hand over a layer that is ``said`` to add its input, or is right for shared sequences."""
+        if tr(RESIDUAL) in said:
             return tr("If that is meant, hand it over with `residual=True`.")
         if self.handed.num_inputs < 3 or len(self.wrong) < len(self.stages) / 4:
             return ""

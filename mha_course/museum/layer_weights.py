@@ -64,6 +64,8 @@ def reading(trials: list[tuple], output: Tensor) -> tuple[int, tuple[Words, ...]
     for number, (_, _, scores) in enumerate(zip(*heads, strict=True)):
         if found := by_factor(weights[:FEW], logs[:FEW], scores, seen[:FEW]):
             return number, *found
+    if not torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-3):
+        return None
     found = by_positions(logs, *heads_of(trials[0]), seen)
     return found and (0, *found)
 

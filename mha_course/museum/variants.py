@@ -54,7 +54,7 @@ def variants(residual: bool) -> list[Variant]:
     found: list[Variant] = []
     for name, before, after in around(residual):
         own, within = (name,) * bool(name), functools.partial(varied, before=before, after=after)
-        rows = [(words, (), turn, bias) for words, turn, bias in right_heads() if words or own != (ADDED,)]
+        rows = [(words, (), turn, bias) for words, turn, bias in right_heads()]
         rows += [(words, text, turn, None) for words, text, turn in wrong_heads()]
         rows += [((), text, None, bias) for text, bias in WRONG_BIASES]
         changes = [functools.partial(within, turn=turn, bias=bias) for *_, turn, bias in rows]
@@ -73,7 +73,7 @@ def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None
     for name, norm in OF_TOKENS:
         rows += [((BEFORE, name), norm, None), ((BEFORE_ADDED, name), norm, torch.add)]
         rows += [((AFTER, name), None, functools.partial(norm_of_sum, norm, residual))]
-    return [*rows, (ADDED, None, torch.add)]
+    return rows
 
 
 def varied(trial, before=None, after=None, turn=None, bias=None):
@@ -232,7 +232,6 @@ BIASES: Named = [
 ]
 BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"
-ADDED = ("its input added (a residual)",)  # alone it is no variant: ``residual=True`` says so
 TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
 )  # fmt: skip

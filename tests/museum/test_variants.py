@@ -324,7 +324,7 @@ def test_sizes_masks_and_orders_are_found_by_name_and_by_trying(layer, state, sa
 ADDED = """
     @ W_o.T + b_o -> @ W_o.T * 2 + b_o => The output is doubled.
     weights @ V -> weights @ V.cumsum(dim=2) => The values are summed up along the sequence.
-    Q @ K.mT -> (Q @ K.mT).abs() => The scores lose their signs.
+    Q @ K.mT -> (Q @ K.mT).square() => The scores are squared.
 """
 
 
