@@ -1,41 +1,36 @@
 """The search for a variant of multi-head attention, and for a mistake in it, that explains every call of a layer."""
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
-from mha_course.language import listed, tr
+from mha_course.language import listed, sentences, tr
+from mha_course.museum import variants
 from mha_course.museum.layer_calls import LayerCalls
 from mha_course.museum.layer_trials import causal, changed, close, formula, output_of, together, transposed
 from mha_course.museum.layer_weights import of_equal_values, reading
-from mha_course.museum.variants import (
-    ALONE,
-    BACKWARDS,
-    BASES,
-    COSINES,
-    FALLING,
-    FIXED,
-    OF_ALL,
-    OF_HEADS,
-    OVER_TOKENS,
-    PARTIAL,
-    TIMES,
-    UNSCALED,
-    Variant,
-    Words,
-    in_words,
-    variants,
-    with_factor,
-)
+from mha_course.museum.variants import Variant, Words, in_words
 from mha_course.museum.wrong_attention import other_attentions, part_of, programs, wrong_attentions
 from mha_lib.attention import valid_keys
 
-RARE = {BACKWARDS, PARTIAL, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # words of what has no known mistakes
 WEIGHTS = "Its weights are those of softmax(QKᵀ / √d), with {words}."
+ALL_ELSE = "All else is as in the formula, in every call."
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
+
+
+class Found(NamedTuple):
+    """What explains all calls of a layer: "right", "wrong" or "other", a sentence, or for what is right the words for a
+    variant and its changes of a call; and the part of a layer that a mistake is in.
+    """
+
+    state: str
+    text: str
+    changes: Sequence[Callable] = ()
+    part: str = ""
 
 
 @functools.cache
@@ -63,7 +58,7 @@ class Search:
         self.calls = calls
         ways: list[list[Callable]] = [[], [causal]] if calls.handed.num_inputs == 1 else [[]]
         self.ways = [*ways, *([*way, transposed] for way in ways * calls.may_be_in_out)]
-        self.variants = variants(calls.handed.residual)
+        self.variants = variants.variants(calls.handed.residual)
         mistakes, others = wrong_attentions(), other_attentions()
         self.mistakes = programs(formula, [*mistakes, *others * formula_only])
         self.others = programs(formula, others * (not formula_only))
@@ -97,7 +92,7 @@ class Search:
                 if program is not formula and not self.may_be(way, program):
                     continue
                 found, one = output_of(program, whole), output_of(program, trials[0])
-                outputs = [] if found is None or one is None else [*found.chunk(len(rows))]
+                outputs: list = [] if found is None or one is None else [*found.chunk(len(rows))]
                 if outputs and not close(outputs[0], one):  # it mixes the examples of a batch
                     outputs = [output_of(program, trial) for trial in trials]
                 for row, got in zip(rows, outputs, strict=False):
@@ -111,33 +106,42 @@ class Search:
     @functools.cached_property
     def sound(self) -> list[Variant]:
         """The variants in which values that are all equal come out as they should, which does not depend on weights."""
-        fits: dict[Callable, bool] = {}
-        for row in self.variants if self.calls.even else []:
-            if row.around not in fits:
-                trial, output = self.calls.even
-                fits[row.around] = any(
-                    close(output_of(formula, changed(trial, [*way, row.around])), output) for way in self.ways
-                )
-        return [row for row in self.variants if fits.get(row.around)]
+        trial, output = self.calls.even or (self.given[0][0], None)
+        fits = {
+            around: any(close(output_of(formula, changed(trial, [*way, around])), output) for way in self.ways)
+            for around in {row.around for row in self.variants}
+        }
+        return [row for row in self.variants if fits[row.around]]
 
     @functools.cached_property
     def likely(self) -> list:
         """The ways in which the layer can be right: causal where no later token changes an earlier output, or not."""
         return [way for way in self.ways if (causal in way) is not self.calls.looks_ahead]
 
-    def variant(self) -> tuple[str, list[Callable]]:
-        """Return the words for the variant of the formula that explains all calls, and its changes of a call."""
+    def found(self, raises: bool) -> Found | None:
+        """Return what explains all calls; None if nothing does. ``raises`` is whether some calls raised an error."""
+        if right := self.variant():
+            return right
+        scaled = None if raises else self.scaled()
+        if scaled and scaled.state == "right":
+            return scaled
+        # What is no mistake comes first where it stands alone; in a variant, a mistake is likelier.
+        alone = self.known(self.others, "other", alone=True)
+        return alone or self.known(self.mistakes) or self.mistake() or self.known(self.others, "other") or scaled
+
+    def variant(self) -> Found | None:
+        """Return the variant of the formula that explains all calls."""
         rows = [row for row in self.sound if row.words and not row.mistake]
         for row, _, changes in self.explained(self.likely, rows):
-            return listed(map(in_words, row.words)), changes
-        return "", []
+            return Found("right", listed(map(in_words, row.words)), changes)
+        return None
 
     @functools.cached_property
     def read(self) -> tuple[Variant, list[Callable], tuple[Words, ...], list[tuple[float, int]]] | None:
         """What the weights are made of: a variant, a way to read a call, words for what else, and the factor of all
         scores with the size of heads, perhaps for two sizes; None if they are made of nothing known.
         """
-        rows = [row for row in self.sound or self.bare if not row.mistake and row.words[:1] != (FALLING,)]
+        rows = [row for row in self.sound or self.bare if not row.mistake and row.words[:1] != (variants.FALLING,)]
         for around, way in [(of, way) for of in dict.fromkeys(row.around for row in rows) for way in self.likely]:
             if first := made_of(self.calls.wide, way, [row for row in rows if row.around is around]):
                 row, words, *factor = first
@@ -145,25 +149,24 @@ class Search:
                 return row, way, words, [(factor[0], factor[1]), *([(second[2], second[3])] if second else [])]
         return None
 
-    def scaled(self) -> tuple[str, str, list[Callable]] | None:
-        """Return what scores times a fitted number are, "right", "other" or "wrong", since it changes with the size of
-        heads; words for it, and changes of a call. None if the weights are not made so.
-        """
+    def scaled(self) -> Found | None:
+        """Return what scores times a fitted number are: wrong, if it changes with the size of heads."""
         if not self.read or len(self.read[3]) < 2:
             return None
         row, way, _, ((one, size), (two, more)) = self.read
-        normed = any(word[0] == OF_HEADS for word in row.words)  # these have no size to divide by
+        normed = any(word[0] == variants.OF_HEADS for word in row.words)  # these have no size to divide by
         alike = [other for other in self.variants if other[:2] == row[:2]]  # norms have other numbers ε
-        for told, power in ((TIMES, 0), (FIXED, 0.5), *[(COSINES, -0.5)] * normed):
+        for told, power in ((variants.TIMES, 0), (variants.FIXED, 0.5), *[(variants.COSINES, -0.5)] * normed):
             first, second = one / size**power, two / more**power
-            for number in (float(f"{first:.2g}"), float(f"{first:.3g}"), first):
-                times = functools.partial(with_factor, number, power)
-                if abs(second - first) < 0.01 * first and abs(first - 1) > 0.01:
-                    for changes in ([*way, other.change, times] for other in alike):
-                        if self.fits(*changes):
-                            said = listed(map(in_words, (*row.words, (told, f"{number:g}"))))
-                            is_right = normed or told == TIMES
-                            return ("right", said, changes) if is_right else ("other", tr(WEIGHTS, words=said), [])
+            if abs(second - first) > 0.01 * first or abs(first - 1) < 0.01:
+                continue
+            for number, other in itertools.product((float(f"{first:.2g}"), float(f"{first:.3g}"), first), alike):
+                changes = [*way, other.change, functools.partial(variants.with_factor, number, power)]
+                if self.fits(*changes):
+                    said = listed(map(in_words, (*row.words, (told, f"{number:g}"))))
+                    if normed or not power:
+                        return Found("right", said, changes)
+                    return Found("other", sentences([tr(WEIGHTS, words=said), tr(ALL_ELSE)]))
         if normed or abs(two - one) < 0.01 * one:
             return None  # cosines times a constant, perhaps
         told = (
@@ -171,19 +174,15 @@ class Search:
             "{more}: the factor should not change with the size."
         )
         said = tr(told, one=f"{one:.3g}", size=size, two=f"{two:.3g}", more=more)
-        return "wrong", in_variant(row.words, said), []
+        return Found("wrong", in_variant(row.words, said), part="scores")
 
-    def mistake(self) -> tuple[str, str] | None:
-        """Return the words for a mistake that explains all calls, alone or in a variant, and the part of a layer that
-        it is in; None if there is none.
-        """
-        if found := self.known(self.mistakes):
-            return found
+    def mistake(self) -> Found | None:
+        """Return the mistake in a variant that explains all calls; None if there is none."""
         rows = [row for row in self.sound or self.bare if row.mistake]
         for row, _, (*way, _) in self.explained(self.ways, rows):
-            likely = way in self.likely or OVER_TOKENS in row.mistake
-            if likely and (row.mistake != ALONE or self.calls.handed.num_inputs == 1):
-                return in_variant(row.words, in_words(row.mistake)), "scores"
+            likely = way in self.likely or "runs over the tokens" in row.mistake[0]
+            if likely and (row.mistake != variants.ALONE or self.calls.handed.num_inputs == 1):
+                return Found("wrong", in_variant(row.words, in_words(row.mistake)), part="scores")
         return None
 
     @property
@@ -191,12 +190,13 @@ class Search:
         """The variants with nothing around the layer."""
         return [row for row in self.variants if row.around is self.variants[0].around]
 
-    def known(self, known: list, alone: bool = False) -> tuple[str, str] | None:
-        """Return the words for a row of ``known``, perhaps in a variant, and its part; None if there is none."""
-        rows = [row for row in self.sound or self.variants if not (alone or row.mistake or is_rare(row))]
+    def known(self, known: list, state: str = "wrong", alone: bool = False) -> Found | None:
+        """Return the row of ``known`` that explains all calls, perhaps in a variant; None if there is none."""
+        rows = [row for row in self.sound or self.variants if not (alone or row.mistake or row.is_rare)]
         rows = [row for row in rows if row.words and (row.around is self.variants[0].around or len(row.words) < 2)]
         for row, text, _ in self.explained(self.ways, [self.variants[0], *rows], known):
-            return in_variant(row.words, tr(text)), part_of(text)
+            said = [in_variant(row.words, tr(text)), tr(ALL_ELSE) if state == "other" else ""]
+            return Found(state, sentences(said), part=part_of(text))
         return None
 
     def alike(self) -> str:
@@ -206,9 +206,9 @@ class Search:
         if self.read:
             row, _, more, ((factor, size), *_) = self.read
             if abs(factor - math.sqrt(size)) < 0.01:
-                more = ((UNSCALED,), *more)
+                more = ((variants.UNSCALED,), *more)
             elif abs(factor - 1) > 0.01:
-                more = ((TIMES, f"{factor:.3g}"), *more)
+                more = ((variants.TIMES, f"{factor:.3g}"), *more)
             if made := listed(map(in_words, (*row.words, *more))):
                 return tr(WEIGHTS, words=made)
         if self.sound:
@@ -227,11 +227,6 @@ def made_of(call: tuple | None, way: list[Callable], rows: list[Variant]) -> tup
     trial, output = call or (None, None)
     found = reading([changed(trial, [*way, row.change]) for row in rows], output) if call else None
     return found and (rows[found[0]], *found[1:], len(trial[7]) // trial[8])
-
-
-def is_rare(row: Variant) -> bool:
-    """Return whether no mistakes are known in a variant."""
-    return any(RARE & {*word} for word in row.words)
 
 
 def in_variant(words: tuple, mistake: str) -> str:

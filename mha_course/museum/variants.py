@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from mha_course.checking.edits import mistakes_of
 from mha_course.language import tr
 from mha_course.museum.wrong_attention import back
 from mha_lib.attention import merge_heads, split_heads
@@ -31,6 +32,11 @@ class Variant(NamedTuple):
     mistake: Words
     change: Callable
     around: Callable
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether no mistakes are known in it."""
+        return any(RARE & {*word} for word in self.words)
 
 
 def in_words(words: Words) -> str:
@@ -115,9 +121,19 @@ def partly(X, share, **options):
     return torch.cat([turned(X[..., :size], **options), X[..., size:]], dim=-1) if size else X * math.nan
 
 
-def before_split(turn, Q, K, V):
+def rotated(Q, K, V, turn, other):
+    """Turn queries and keys by their positions; ``other``, which turns other pairs, makes a mistake."""
+    return turn(Q), turn(K), V
+
+
+def normed(Q, K, V, norm):
+    """Normalise queries and keys."""
+    return norm(Q), norm(K), V
+
+
+def before_split(turn, X):
     """Apply ``turn`` to the features of all heads together, a mistake."""
-    return [*(split_heads(turn(merge_heads(X)[:, None])[:, 0], X.shape[1]) for X in (Q, K)), V]
+    return split_heads(turn(merge_heads(X)[:, None])[:, 0], X.shape[1])
 
 
 def sloped(scores, steps, is_signed=False, sign=-1):
@@ -185,13 +201,19 @@ def wrong_heads() -> list[tuple[tuple[Words, ...], Words, Callable]]:
     """Return mistakes in rotary positions, alone or with a norm of heads, and in such a norm, alone or with rotary
     positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
     """
-    found = []
-    for right, norm in [((), None), *NORMS[: len(OF_TOKENS)]]:
-        for turn, (text, made) in itertools.product((turned, of_neighbours), WRONG_TURNS):
-            found.append(((right,) * bool(right), text, in_turn(each(norm, norm), made(turn))))
-    for right, turn in [((), None), *TURNS[:2]]:
-        for (name, norm), (said, made) in itertools.product(OF_TOKENS, WRONG_NORMS.items()):
-            found.append(((right,) * bool(right), (said, name), in_turn(made(norm), each(turn, turn))))
+    found, turns, pairs = [], [turned, of_neighbours], ["halves", "neighbours"]
+    for (right, norm), (text, wrong) in itertools.product(
+        [((), None), *NORMS[: len(OF_TOKENS)]], mistakes_of(rotated, WRONG_TURNS)
+    ):
+        for step in (1, -1):
+            (turn, other), words = turns[::step], (text, *pairs[::step])[: 1 + text.count("{}")]
+            mistaken = functools.partial(wrong, turn=turn, other=other)
+            found.append(((right,) * bool(right), words, in_turn(each(norm, norm), mistaken)))
+    for (right, turn), (name, norm), (text, wrong) in itertools.product(
+        [((), None), *TURNS[:2]], OF_TOKENS, mistakes_of(normed, WRONG_NORMS)
+    ):
+        mistaken = functools.partial(wrong, norm=norm)
+        found.append(((right,) * bool(right), (text, name), in_turn(mistaken, each(turn, turn))))
     return found
 
 
@@ -230,6 +252,7 @@ BIASES: Named = [
     for steps in (slopes, even_slopes)
     for is_signed in (True, False)
 ]
+RARE = {BACKWARDS, PARTIAL, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # words of what has no known mistakes
 BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"
 TIMES, FIXED, COSINES = (  # the factor is fitted
@@ -249,39 +272,26 @@ WRONG_BIASES: Named = [
 ]
 UNEVEN = ("The norm is on keys and values, and not on the queries.",)
 ALONE = ("The norm is on the queries, and not on the keys and values.",)
-OVER_TOKENS = "The {} of heads runs over the tokens."
-WRONG_NORMS: dict[str, Callable] = {  # what is said of a norm of heads → what it does to queries, keys and values
-    "The {} of heads is on the queries alone.": lambda norm: each(norm),
-    "The {} of heads is on the keys alone.": lambda norm: each(None, norm),
-    "The {} of heads is on the values as well.": lambda norm: each(norm, norm, norm),
-    OVER_TOKENS: lambda norm: each(*[functools.partial(norm, dim=2)] * 2),
-    "The {} of heads runs over the heads.": lambda norm: each(*[functools.partial(norm, dim=1)] * 2),
-}
-MIXED = "Rotary positions: {} are paired in the queries, {} in the keys."
-APART = ("Rotary positions: the positions of queries and keys differ by one.",)
-WRONG_TURNS: Named = [  # what is said → of a turn by right positions, what is done to queries, keys and values
-    ((MIXED, "halves", "neighbours"), lambda turn: each(turned, of_neighbours)),
-    ((MIXED, "neighbours", "halves"), lambda turn: each(of_neighbours, turned)),
-    (("Rotary positions turn the queries alone.",), lambda turn: each(turn)),
-    (("Rotary positions turn the keys alone.",), lambda turn: each(None, turn)),
-    (("Rotary positions turn the values as well.",), lambda turn: each(turn, turn, turn)),
-    (
-        ("Rotary positions turn queries and keys in opposite directions.",),
-        lambda turn: each(turn, functools.partial(turn, sign=-1)),
-    ),
-    (("Rotary positions turn queries and keys twice.",), lambda turn: each(*[one_by_one(turn, turn)] * 2)),
-    (APART, lambda turn: each(functools.partial(turn, start=1), turn)),
-    (APART, lambda turn: each(functools.partial(turn, start=-1), turn)),
-    (
-        ("Rotary positions: the minus is missing, so that pairs are not turned.",),
-        lambda turn: each(*[functools.partial(turn, minus=1)] * 2),
-    ),
-    (
-        ("Rotary positions: features are paired in one way and their angles in another.",),
-        lambda turn: each(*[functools.partial(turn, swapped=True)] * 2),
-    ),
-    (
-        ("Rotary positions are applied before the split, to the features of all heads together.",),
-        lambda turn: functools.partial(before_split, turn),
-    ),
-]
+WRONG_NORMS = """
+    norm(K) -> K => The {} of heads is on the queries alone.
+    norm(Q) -> Q => The {} of heads is on the keys alone.
+    norm(K), V -> norm(K), norm(V) => The {} of heads is on the values as well.
+    norm(Q), norm(K) -> norm(Q, dim=2), norm(K, dim=2) => The {} of heads runs over the tokens.
+    norm(Q), norm(K) -> norm(Q, dim=1), norm(K, dim=1) => The {} of heads runs over the heads.
+    """
+WRONG_TURNS = """
+    turn(K) -> other(K) => Rotary positions: {} are paired in the queries, {} in the keys.
+    turn(K) -> K => Rotary positions turn the queries alone.
+    turn(Q) -> Q => Rotary positions turn the keys alone.
+    turn(K), V -> turn(K), turn(V) => Rotary positions turn the values as well.
+    turn(K) -> turn(K, sign=-1) => Rotary positions turn queries and keys in opposite directions.
+    turn(Q), turn(K) -> turn(turn(Q)), turn(turn(K)) => Rotary positions turn queries and keys twice.
+    turn(Q) -> turn(Q, start=1) || turn(Q, start=-1) => Rotary positions: the positions of queries and keys differ by
+        one.
+    turn(Q), turn(K) -> turn(Q, minus=1), turn(K, minus=1) => Rotary positions: the minus is missing, so that pairs are
+        not turned.
+    turn(Q), turn(K) -> turn(Q, swapped=True), turn(K, swapped=True) => Rotary positions: features are paired in one way
+        and their angles in another.
+    turn(Q), turn(K) -> before_split(turn, Q), before_split(turn, K) => Rotary positions are applied before the split,
+        to the features of all heads together.
+    """
