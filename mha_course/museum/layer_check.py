@@ -1,7 +1,7 @@
 """``check_layer``: is your own attention layer right, and if not, which bug is it? For anybody's layer."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -189,7 +189,7 @@ class LayerCheck:
         step = self.hand_over(found.text) if found.state == "wrong" else ""
         return self.not_right(found.text, step, found.part, found.state)
 
-    def if_right(self, way: list[Callable], said: str) -> Verdict:
+    def if_right(self, way: Sequence[Callable], said: str) -> Verdict:
         """Return the verdict on a layer with the right output, perhaps as a variant: what else it can, and notes."""
         tries: dict[str, Callable] = {"gradient": self.calls.without_gradient}
         tries |= {"gates": functools.partial(self.calls.gated, way)} if self.handed.gated else {}
@@ -210,7 +210,7 @@ class LayerCheck:
                 return verdict
         return self.praise(outcomes[-1].value, way, said)
 
-    def praise(self, notes: list[tuple], way: list, words: str) -> Verdict:
+    def praise(self, notes: list[tuple], way: Sequence[Callable], words: str) -> Verdict:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
@@ -267,9 +267,8 @@ class LayerCheck:
             step = tr(ROOM) if wrong == [ROOMY] else step
             return Verdict("wrong", sentences([border_of(self.stages, wrong), told]), next_step=step)
         rows = self.search.mistakes if wrong[0] != "one query" else []
-        known = (
-            text for text, program in rows if all(close(output_of(program, r.trial), r.got.value) for r in results)
-        )
+        calls = [(result.trial, result.got.value) for result in results]
+        known = (text for text, program in rows if all(close(output_of(program, call), got) for call, got in calls))
         alike = tr(next(known, ""))
         name = tr("In some calls, but not in all, it looks like this: {alike}", alike=alike) if alike else ""
         return self.not_right(name, step)

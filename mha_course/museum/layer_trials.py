@@ -56,9 +56,9 @@ def before_output(output: Tensor, trial: tuple) -> Tensor:
 
 def is_stable(trial: tuple) -> bool:
     """Return whether the formula's output does not depend on how sums are rounded, as it can with large scores."""
-    doubled = [X.double() if isinstance(X, Tensor) and X.is_floating_point() else X for X in trial[:9]]
-    given = {name: X.double() if isinstance(X, Tensor) else X for name, X in trial[9].items()}
-    return torch.allclose(formula(*trial).double(), formula(*doubled, given), rtol=1e-5, atol=1e-6, equal_nan=True)
+    *doubled, _ = (X.double() if isinstance(X, Tensor) and X.is_floating_point() else X for X in trial)
+    doubled.append({name: X.double() if isinstance(X, Tensor) else X for name, X in trial[9].items()})
+    return torch.allclose(formula(*trial).double(), formula(*doubled), rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def output_of(program: Callable, trial: tuple) -> Tensor | None:

@@ -35,10 +35,10 @@ def of_equal_values(trial: tuple, output: Tensor) -> str:
     ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
     if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3):
         return tr(MULTIPLES) if ratios.abs().amax((0, 2, 3)).min() > 1e-3 else ""
-    steps = (own - right).flatten(0, 0).transpose(0, 1).flatten(1, 2)  # head by head, from the value to what came
-    steps = steps / steps.norm(dim=-1, keepdim=True).clamp(min=1e-12)
-    across = torch.eye(steps.shape[-1]) - steps[..., None] * steps[..., None, :]
-    values = right.transpose(0, 1).flatten(1, 2)[..., None]
+    steps, values = ((X.transpose(0, 1).flatten(1, 2)[..., None]) for X in (own - right, right))  # head by head
+    lengths = steps.norm(dim=2, keepdim=True)
+    steps = steps / lengths.clamp(min=1e-12)
+    across = (torch.eye(steps.shape[2]) - steps @ steps.mT) * (lengths > 0.01 * lengths.max())  # what is clear
     point = torch.linalg.pinv(across.sum(1)) @ (across @ values).sum(1)
     if (across @ (point[:, None] - values)).abs().max() < 1e-3 * values.abs().max():
         return tr(NULL)
@@ -66,21 +66,23 @@ def reading(trials: list[tuple], output: Tensor) -> tuple[int, tuple[Words, ...]
             return number, *found
     if not torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-3):
         return None
-    found = by_positions(logs, *heads_of(trials[0]), seen)
+    Q, K, scores = heads_of(trials[0])
+    found = by_positions(logs, Q, K, scores, seen)
     return found and (0, *found)
 
 
 def heads_of(trial: tuple) -> list[Tensor]:
     """Return the queries, keys and scores of each head in a test call."""
-    turn, found = trial[9].get("turn"), []
+    turn = trial[9].get("turn")
+    found: list[Tensor] = []
 
-    def noted(*heads: Tensor) -> Any:
-        heads = turn(*heads) if turn else heads
-        found.extend(heads[:2])
-        return heads
+    def note(*parts: Tensor) -> Any:
+        parts = turn(*parts) if turn and len(parts) > 1 else parts
+        found.extend(parts)
+        return parts if len(parts) > 1 else parts[0]
 
-    formula(*with_given(trial, turn=noted, bias=lambda scores: found.append(scores) or scores, after=None))
-    return [part.double() for part in found]
+    formula(*with_given(trial, turn=note, bias=note, after=None))
+    return [found[number].double() for number in (0, 1, 3)]
 
 
 def by_factor(weights: Tensor, logs: Tensor, scores: Tensor, seen: Tensor) -> tuple[tuple[Words, ...], float] | None:

@@ -60,7 +60,7 @@ def variants(residual: bool) -> list[Variant]:
     found: list[Variant] = []
     for name, before, after in around(residual):
         own, within = (name,) * bool(name), functools.partial(varied, before=before, after=after)
-        rows = [(words, (), turn, bias) for words, turn, bias in right_heads()]
+        rows: list[tuple] = [(words, (), turn, bias) for words, turn, bias in right_heads()]
         rows += [(words, text, turn, None) for words, text, turn in wrong_heads()]
         rows += [((), text, None, bias) for text, bias in WRONG_BIASES]
         changes = [functools.partial(within, turn=turn, bias=bias) for *_, turn, bias in rows]
@@ -90,17 +90,6 @@ def varied(trial, before=None, after=None, turn=None, bias=None):
     return *inputs, *others, {**given, "turn": turn, "bias": bias, "after": after}
 
 
-def one_by_one(*parts):
-    """Return a function that applies the functions ``parts`` one after the other; None stands for no change."""
-    return functools.partial(functools.reduce, lambda X, part: part(X) if part else X, parts)
-
-
-def each(of_queries=None, of_keys=None, of_values=None):
-    """Return a function that changes the heads' queries, keys and values, each by a function or not at all."""
-    parts = of_queries, of_keys, of_values
-    return lambda *heads: [part(X) if part else X for part, X in zip(parts, heads, strict=True)]
-
-
 def turned(X, halves=True, base=1e4, sign=1, start=0, minus=-1, swapped=False):
     """Turn pairs of features by angles that grow with the position, (batch, heads, number, head size), as RoPE does.
 
@@ -121,9 +110,9 @@ def partly(X, share, **options):
     return torch.cat([turned(X[..., :size], **options), X[..., size:]], dim=-1) if size else X * math.nan
 
 
-def rotated(Q, K, V, turn, other):
-    """Turn queries and keys by their positions; ``other``, which turns other pairs, makes a mistake."""
-    return turn(Q), turn(K), V
+def same(X):
+    """Return what is given."""
+    return X
 
 
 def normed(Q, K, V, norm):
@@ -131,17 +120,26 @@ def normed(Q, K, V, norm):
     return norm(Q), norm(K), V
 
 
+def rotated(Q, K, V, turn, other):
+    """Turn queries and keys by their positions; ``other``, which turns other pairs, makes a mistake."""
+    return turn(Q), turn(K), V
+
+
+def heads(Q, K, V, norm=same, turn=same, other=same, normed=normed, rotated=rotated):
+    """Normalise the heads' queries and keys, and turn them by their positions; the last three make mistakes."""
+    return rotated(*normed(Q, K, V, norm), turn, other)
+
+
 def before_split(turn, X):
     """Apply ``turn`` to the features of all heads together, a mistake."""
     return split_heads(turn(merge_heads(X)[:, None])[:, 0], X.shape[1])
 
 
-def sloped(scores, steps, is_signed=False, sign=-1):
+def sloped(scores, steps, sign=-1):
     """Add to scores a number for each step between key and query, with a slope for each head.
     Source: Press, Smith, Lewis 2022, section 3 (ALiBi).
     """
-    distance = back(scores) if is_signed else back(scores).abs()
-    return scores + sign * torch.tensor(steps(scores.shape[1]))[:, None, None] * distance
+    return scores + sign * torch.tensor(steps(scores.shape[1]))[:, None, None] * back(scores).abs()
 
 
 def slopes(num_heads):
@@ -188,12 +186,11 @@ def right_heads() -> list[tuple[tuple[Words, ...], Callable, Callable | None]]:
     values, and to scores.
     """
     found = []
-    for parts in itertools.product([((), None), *TURNS], [((), None), *NORMS], [((), None), *BIASES]):
+    for parts in itertools.product([NONE, *TURNS], [NONE, *NORMS], [((), None), *BIASES]):
         words, (turn, norm, bias) = tuple(word for word, _ in parts if word), (part for _, part in parts)
-        if not (bias and (turn or norm)):
-            found.append((words, each(*[one_by_one(norm, turn)] * 2), bias))
-    exact = functools.partial(rms_norm, eps=0)  # as cosines have it
-    return sorted([*found, (((OF_HEADS, "RMSNorm"),), each(exact, exact), None)], key=lambda row: len(row[0]))
+        if not bias or len(words) < 2:
+            found.append((words, functools.partial(heads, norm=norm, turn=turn), bias))
+    return sorted(found, key=lambda row: len(row[0]))
 
 
 @functools.cache
@@ -201,27 +198,21 @@ def wrong_heads() -> list[tuple[tuple[Words, ...], Words, Callable]]:
     """Return mistakes in rotary positions, alone or with a norm of heads, and in such a norm, alone or with rotary
     positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
     """
-    found, turns, pairs = [], [turned, of_neighbours], ["halves", "neighbours"]
-    for (right, norm), (text, wrong) in itertools.product(
-        [((), None), *NORMS[: len(OF_TOKENS)]], mistakes_of(rotated, WRONG_TURNS)
-    ):
-        for step in (1, -1):
-            (turn, other), words = turns[::step], (text, *pairs[::step])[: 1 + text.count("{}")]
-            mistaken = functools.partial(wrong, turn=turn, other=other)
-            found.append(((right,) * bool(right), words, in_turn(each(norm, norm), mistaken)))
-    for (right, turn), (name, norm), (text, wrong) in itertools.product(
-        [((), None), *TURNS[:2]], OF_TOKENS, mistakes_of(normed, WRONG_NORMS)
-    ):
-        mistaken = functools.partial(wrong, norm=norm)
-        found.append(((right,) * bool(right), (text, name), in_turn(mistaken, each(turn, turn))))
+    found: list[tuple] = []
+    of_norms, of_turns = [NONE, *NORMS[: len(OF_TOKENS)]], [NONE, *TURNS[:2]]
+    for (right, norm), (text, wrong), step in itertools.product(of_norms, mistakes_of(rotated, WRONG_TURNS), (1, -1)):
+        turn, other = [turned, of_neighbours][::step]
+        words = (text, *[*PAIRS][::step])[: 1 + text.count("{}")]
+        mistaken = functools.partial(heads, norm=norm, turn=turn, other=other, rotated=wrong)
+        found.append(((right,) * bool(right), words, mistaken))
+    of_rows = itertools.product(of_turns, OF_TOKENS, mistakes_of(normed, WRONG_NORMS))
+    for (right, turn), (name, norm), (text, wrong) in of_rows:
+        mistaken = functools.partial(heads, norm=norm, turn=turn, normed=wrong)
+        found.append(((right,) * bool(right), (text, name), mistaken))
     return found
 
 
-def in_turn(first: Callable, then: Callable) -> Callable:
-    """Return a function that changes queries, keys and values by ``first``, and then by ``then``."""
-    return lambda *heads: then(*first(*heads))
-
-
+NONE: tuple[Words, Callable] = ((), same)  # no turn, or no norm
 OF_TOKENS: list[tuple[str, Callable]] = [
     ("RMSNorm", rms_norm),
     ("RMSNorm", functools.partial(rms_norm, eps=1e-5)),  # as in Llama; PyTorch and Qwen take 1e-6 or less
@@ -245,13 +236,13 @@ TURNS: Named = [
     for name, halves in PAIRS.items()
 ]
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
-NORMS: Named = [*(((OF_HEADS, name), norm) for name, norm in OF_TOKENS), ((OF_ALL, "RMSNorm"), of_all_heads)]
-FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
-BIASES: Named = [
-    (FALLING, functools.partial(sloped, steps=steps, is_signed=is_signed))
-    for steps in (slopes, even_slopes)
-    for is_signed in (True, False)
+NORMS: Named = [
+    *(((OF_HEADS, name), norm) for name, norm in OF_TOKENS),
+    ((OF_ALL, "RMSNorm"), of_all_heads),
+    ((OF_HEADS, "RMSNorm"), functools.partial(rms_norm, eps=0)),  # as cosines have it
 ]
+FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
+BIASES: Named = [(FALLING, functools.partial(sloped, steps=steps)) for steps in (slopes, even_slopes)]
 RARE = {BACKWARDS, PARTIAL, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # words of what has no known mistakes
 BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"

@@ -82,6 +82,13 @@ def test_a_constant_factor_is_a_variant_and_one_that_changes_with_the_size_a_mis
     assert wrong.state == "wrong" and "should not change with the size" in wrong.text, wrong
 
 
+def test_a_residual_in_a_variant_is_told_how_to_hand_it_over():
+    added = wrong_by_rule.layer("rotary", "self.W_o(o)", "x + self.W_o(o)")
+    verdict = check_layer(added)
+    assert verdict.state == "wrong" and "(a residual)" in verdict.text and "`residual=True`" in verdict.next_step
+    assert check_layer(added, residual=True)
+
+
 BEHIND = "s = s.masked_fill(~keep, -math.inf)\n    a = s.softmax(-1)", "a = s.softmax(-1) * keep"
 
 
@@ -110,6 +117,18 @@ class Positioned(Layer):
         self.by_step, self.by_pair = nn.Embedding(799, num_heads), nn.Parameter(torch.zeros(num_heads, 400, 400))
         self.factor, self.gate = nn.Parameter(torch.ones(num_heads, 1, 1)), nn.Linear(num_hiddens, num_hiddens)
 
+    def met(self, number, Q, K):
+        drawn = torch.Generator().manual_seed(number)  # for each head and step, as many numbers as a head has features
+        table = 0.5 * torch.randn(Q.shape[1], 799, Q.shape[3], generator=drawn)
+        return table[:, torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2]) + 399]
+
+    def with_null(self, queries, keys, values, valid_lens):
+        Q, K, V = self.project(queries, keys, values)
+        K, V = (torch.cat([X, X.new_full((len(X), Q.shape[1], 1, Q.shape[3]), n)], 2) for X, n in ((K, 0.5), (V, 2.0)))
+        padding = (torch.arange(K.shape[2]) >= valid_lens[:, None]) & (torch.arange(K.shape[2]) < K.shape[2] - 1)
+        weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).masked_fill(padding[:, None, None], -math.inf).softmax(-1)
+        return self.W_o(self.merge_heads(weights @ V))
+
     def step(self, Q, K):
         return self.by_step(torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2]) + 399).permute(2, 0, 1)
 
@@ -136,6 +155,20 @@ MADE_OF = {  # what a layer's weights are the softmax of → the layer
         lambda self, Q, K, scores: self.factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
     ),
     "This is a gate": variant(Positioned, forward=Positioned.gated),
+    "/ √d), with a bias that positions make with the queries.": positioned(
+        lambda self, Q, K, scores: scores + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
+    ),
+    "with scores times 0.577, a bias that positions make with queries and keys.": positioned(
+        lambda self, Q, K, scores: (
+            (
+                scores
+                + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
+                + torch.einsum("bhkf,hqkf->bhqk", K, self.met(1, Q, K))
+            )
+            / math.sqrt(3)
+        )
+    ),
+    "There is one more key and value, which no token has": variant(Positioned, forward=Positioned.with_null),
 }
 
 
