@@ -117,16 +117,21 @@ class LayerCalls:
         """Return a new layer with heads of four features, and two random examples for it."""
         return self.handed.build(self.handed.num_heads, 4), self.handed.sequences(2, number, 4)
 
-    def of_many(self, batches: int, number: int, size: int, std: float, are_equal: bool = False) -> tuple | None:
-        """Return a call of a new layer with matrices times ``std``, and its output, of several calls of eight examples
-        taken as one; None if it raises. The values of all tokens may be equal.
+    def small(self, size: int) -> Any:
+        """Return a new layer with small matrices, so that no weight is almost 0."""
+        layer = self.handed.build(self.handed.num_heads, size)
+        with torch.no_grad():
+            for matrix in (part for part in layer.parameters() if part.dim() > 1):
+                matrix *= 0.2
+        return layer
+
+    def of_many(self, batches: int, number: int, size: int, is_small: bool = True, are_equal: bool = False) -> Any:
+        """Return a call of a new layer and its output, of several calls of eight examples taken as one; None if it
+        raises. Matrices may be small, and the values of all tokens equal.
         """
 
         def calls() -> tuple:
-            layer = self.handed.build(self.handed.num_heads, size)
-            with torch.no_grad():
-                for matrix in (part for part in layer.parameters() if part.dim() > 1):
-                    matrix *= std
+            layer = self.small(size) if is_small else self.handed.build(self.handed.num_heads, size)
             found, lengths = [], torch.full((8,), number)
             for _ in range(batches):
                 X = self.handed.sequences(8, number, size)
@@ -140,18 +145,18 @@ class LayerCalls:
     @functools.cached_property
     def even(self) -> tuple | None:
         """A call in which all values are equal, and its output."""
-        return self.of_many(2, 4, 4, 1.0, True)
+        return self.of_many(2, 4, 4, is_small=False, are_equal=True)
 
     @functools.cached_property
     def wide(self) -> tuple | None:
         """A call with heads of more features than keys, of which weights are read; with small scores.
         ``wider`` has heads of another size.
         """
-        return self.of_many(5, 5, 8, 0.2)
+        return self.of_many(5, 5, 8)
 
     @functools.cached_property
     def wider(self) -> tuple | None:
-        return self.of_many(1, 5, 12, 0.2)
+        return self.of_many(1, 5, 12)
 
     @functools.cached_property
     def looks_ahead(self) -> bool | None:
@@ -162,6 +167,19 @@ class LayerCalls:
             other = torch.cat([X[:, :1], X[:, :3]], dim=1)  # not the last one alone, which a wrong mask may hide
             one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :1] for of in (X, other))
             return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
+
+        return safely(call) if self.handed.num_inputs == 1 else None
+
+    @functools.cached_property
+    def reach(self) -> tuple[int, int] | None:
+        """How many keys before and behind it a query of self-attention sees, of 150; None for others."""
+
+        def call() -> tuple[int, int]:
+            layer, (X, *_) = self.small(4), self.handed.sequences(1, 300, 4)
+            other = torch.cat([X[:, :150], -X[:, 150:151], X[:, 151:]], dim=1)
+            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([300]))[0] for of in (X, other))
+            seen = (one - two).abs().amax(-1)[0].gt(1e-6).nonzero().flatten() - 150
+            return int(seen.max()), -int(seen.min())
 
         return safely(call) if self.handed.num_inputs == 1 else None
 

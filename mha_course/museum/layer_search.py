@@ -11,7 +11,7 @@ import torch
 from mha_course.language import listed, sentences, tr
 from mha_course.museum import variants
 from mha_course.museum.layer_calls import LayerCalls
-from mha_course.museum.layer_trials import causal, changed, close, formula, output_of, together, transposed
+from mha_course.museum.layer_trials import causal, changed, close, formula, output_of, together, transposed, within
 from mha_course.museum.layer_weights import of_equal_values, reading
 from mha_course.museum.variants import Variant, Words, in_words
 from mha_course.museum.wrong_attention import other_attentions, part_of, programs, wrong_attentions
@@ -20,6 +20,9 @@ from mha_lib.attention import valid_keys
 WEIGHTS = "Its weights are those of softmax(QKᵀ / √d), with {words}."
 ALL_ELSE = "All else is as in the formula, in every call."
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
+
+
+WINDOW = "This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
 
 
 class Found(NamedTuple):
@@ -63,8 +66,12 @@ class Search:
         self.mistakes = programs(formula, [*mistakes, *others * formula_only])
         self.others = programs(formula, others * (not formula_only))
         given = [outcome.value[:2] for of_stage in calls.got.values() for outcome in of_stage]
-        # The calls that tell most come first: a wrong one, of many tokens.
-        self.given = sorted(given, key=lambda call: (close(formula(*call[0]), call[1]), call[0][0].shape[1] != 6))
+        # The calls that tell most come first: a wrong one, of six tokens; one of many takes long.
+        self.given = sorted(
+            given,
+            key=lambda call: (call[0][1].shape[1] > 99, close(formula(*call[0]), call[1]), call[0][0].shape[1] != 6),
+        )
+        self.formula_only = formula_only
         if formula_only:
             self.without_variants()
 
@@ -126,14 +133,27 @@ class Search:
         if scaled and scaled.state == "right":
             return scaled
         # What is no mistake comes first where it stands alone; in a variant, a mistake is likelier.
-        alone = self.known(self.others, "other", alone=True)
-        return alone or self.known(self.mistakes) or self.mistake() or self.known(self.others, "other") or scaled
+        if other := self.known(self.others, "other", alone=True) or self.window():
+            return other
+        return self.known(self.mistakes) or self.mistake() or self.known(self.others, "other") or scaled
 
     def variant(self) -> Found | None:
         """Return the variant of the formula that explains all calls."""
         rows = [row for row in self.sound if row.words and not row.mistake]
         for row, _, changes in self.explained(self.likely, rows):
             return Found("right", listed(map(in_words, row.words)), changes)
+        return None
+
+    def window(self) -> Found | None:
+        """Return a window of keys that explains all calls, perhaps in a variant; None if there is none."""
+        before, behind = self.calls.reach or (150, 150)
+        if self.formula_only or before > 148 or behind < 0:
+            return None
+        ways = [[*way, functools.partial(within, before, behind)] for way in self.likely]
+        rows = [row for row in variants.variants(self.calls.handed.residual) if not row.mistake]
+        for row, *_ in self.explained(ways, rows):
+            said = in_variant(row.words, tr(WINDOW, before=before, behind=behind))
+            return Found("other", sentences([said, tr(ALL_ELSE)]))
         return None
 
     @functools.cached_property

@@ -32,6 +32,12 @@ def causal(trial: tuple) -> tuple:
     return queries, keys, values, allowed & seen, *others
 
 
+def within(before: int, behind: int, trial: tuple) -> tuple:
+    """Return a test call of self-attention in which a query sees so many keys before and behind it."""
+    back = torch.arange(trial[0].shape[1])[:, None] - torch.arange(trial[1].shape[1])
+    return *trial[:3], trial[3] & (back <= before) & (-back <= behind), *trial[4:]
+
+
 def transposed(trial: tuple) -> tuple:
     """Return a test call with each weight matrix transposed."""
     return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]

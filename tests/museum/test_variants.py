@@ -8,7 +8,7 @@ import wrong_by_rule
 from changed_layers import variant
 from torch import nn
 from torch.nn import functional as F
-from wrong_by_rule import rms
+from wrong_by_rule import rms, rotary
 
 from mha_course.checking.edits import mistakes_of
 from mha_course.exercises import check_layer
@@ -96,6 +96,25 @@ def test_a_mask_behind_the_softmax_of_normed_heads_is_the_mistake_in_the_variant
     verdict = check_layer(wrong_by_rule.layer("normed", *BEHIND))
     assert verdict.state == "wrong", verdict
     assert verdict.text.startswith("With RMSNorm of each head's queries and keys: The mask comes after the softmax")
+
+
+@pytest.mark.parametrize(("before", "behind", "turn"), [(63, 0, rotary), (4, 0, lambda X: X), (2, 3, lambda X: X)])
+def test_a_window_of_any_size_is_named_and_not_accused(before, behind, turn):
+    class Local(Plain):
+        def attend(self, queries, keys, values, keep=True):
+            Q, K, V = (
+                W(X).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                for W, X in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+            )
+            back = torch.arange(keys.shape[1])[:, None] - torch.arange(keys.shape[1])
+            scores = turn(Q) @ turn(K).mT / math.sqrt(Q.shape[-1])
+            weights = scores.masked_fill((back > before) | (-back > behind), -math.inf).softmax(-1)
+            return self.W_o((weights @ V).transpose(1, 2).flatten(2))
+
+    verdict = check_layer(Local)
+    said = f"This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
+    assert verdict.state == "other" and said in verdict.text, verdict
+    assert ("rotary" in verdict.text) is (turn is rotary)
 
 
 def test_a_learned_sink_is_another_attention_and_no_mistake():
