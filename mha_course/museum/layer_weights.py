@@ -98,7 +98,7 @@ def by_factor(weights: Tensor, logs: Tensor, scores: Tensor, seen: Tensor) -> tu
     logs, own = centred(logs), centred(scores)
     of_logs, of_own = logs - logs.mean(0), own - own.mean(0)  # without what is the same in all examples, such as a bias
     factor = (of_logs * of_own).sum((0, 2, 3), keepdim=True) / of_own.square().sum((0, 2, 3), keepdim=True)
-    if (of_logs - factor * of_own).square().sum() > 1e-5 * of_logs.square().sum():
+    if (of_logs - factor * of_own).square().sum() > 1e-6 * of_logs.square().sum():
         return None
     bias, one = (logs - factor * own).mean(0), factor.mean().item()
     parts: tuple[Words, ...] = ()

@@ -221,7 +221,8 @@ OF_TOKENS: list[tuple[str, Callable]] = [
 ]
 of_neighbours = functools.partial(turned, halves=False)
 PAIRS = {"halves": True, "neighbours": False}
-BASES = (1e4, 5e5, 1e6, 5e4, 1.6e5, 5e6, 1e7, 100.0)  # θ of today's models; the first is tried with mistakes as well
+# θ of today's models; the first is tried with mistakes as well
+BASES = (1e4, 5e5, 1e6, 5e4, 1e5, 1.5e5, 1.6e5, 5e6, 8e6, 1e7, 100.0)
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
 PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"
 SHARES = {"1/4": 0.25, "1/2": 0.5, "3/4": 0.75}

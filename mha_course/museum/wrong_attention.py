@@ -240,8 +240,9 @@ MISTAKES = """
         valid, p=1, dim=-1) => The scores are divided by their sum, in the place of a softmax.
     softmax(scores, valid) -> softmax(scores.abs(), valid) || softmax(scores.relu(), valid) => The scores lose their
         signs before the softmax.
-    softmax(scores, valid) -> scores.exp() * valid || (scores - scores.amax(-1, keepdim=True)).exp() * valid => There is
-        no sum below the fraction bar of the softmax: rows of weights do not sum to 1.
+    softmax(scores, valid) -> scores.exp() * valid || (scores - scores.masked_fill(~valid, -math.inf).amax(-1,
+        keepdim=True)).exp() * valid => There is no sum below the fraction bar of the softmax: rows of weights do not
+        sum to 1.
     softmax(scores, valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30)
         || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Powers of large scores overflow:
         the largest of a row must be subtracted first.
