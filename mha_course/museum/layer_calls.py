@@ -159,18 +159,6 @@ class LayerCalls:
         return self.of_many(1, 5, 12)
 
     @functools.cached_property
-    def looks_ahead(self) -> bool | None:
-        """Whether a later token changes an earlier output of self-attention, as in no causal layer; None for others."""
-
-        def call() -> bool:
-            layer, (X, *_) = self.drawn()
-            other = torch.cat([X[:, :1], X[:, :3]], dim=1)  # not the last one alone, which a wrong mask may hide
-            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :1] for of in (X, other))
-            return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
-
-        return safely(call) if self.handed.num_inputs == 1 else None
-
-    @functools.cached_property
     def reach(self) -> tuple[int, int] | None:
         """How many keys before and behind it a query of self-attention sees, of 150; None for others."""
 

@@ -123,7 +123,8 @@ class Search:
     @functools.cached_property
     def likely(self) -> list:
         """The ways in which the layer can be right: causal where no later token changes an earlier output, or not."""
-        return [way for way in self.ways if (causal in way) is not self.calls.looks_ahead]
+        looks_ahead = self.calls.reach and self.calls.reach[1] > 0
+        return [way for way in self.ways if (causal in way) is not looks_ahead]
 
     def found(self, raises: bool) -> Found | None:
         """Return what explains all calls; None if nothing does. ``raises`` is whether some calls raised an error."""

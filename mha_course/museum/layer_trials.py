@@ -1,6 +1,7 @@
 """A test call of a layer, as the tuple of arguments of ``formula``: what is changed in it, and what programs give."""
 
 import functools
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -25,17 +26,14 @@ def changed(trial: tuple, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
     return functools.reduce(lambda before, change: change(before), changes, trial)
 
 
-def causal(trial: tuple) -> tuple:
-    """Return a test call with later keys masked for each query."""
+def within(before: float, behind: float, trial: tuple) -> tuple:
+    """Return a test call in which a query sees so many keys before and behind its own; the last query's is the last."""
     queries, keys, values, allowed, *others = trial
-    seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
-    return queries, keys, values, allowed & seen, *others
+    steps = torch.arange(keys.shape[1] - queries.shape[1], keys.shape[1])[:, None] - torch.arange(keys.shape[1])
+    return queries, keys, values, allowed & (steps <= before) & (steps >= -behind), *others
 
 
-def within(before: int, behind: int, trial: tuple) -> tuple:
-    """Return a test call of self-attention in which a query sees so many keys before and behind it."""
-    back = torch.arange(trial[0].shape[1])[:, None] - torch.arange(trial[1].shape[1])
-    return *trial[:3], trial[3] & (back <= before) & (-back <= behind), *trial[4:]
+causal = functools.partial(within, math.inf, 0)  # later keys are masked for each query
 
 
 def transposed(trial: tuple) -> tuple:
