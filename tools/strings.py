@@ -92,7 +92,7 @@ def of_tables():
     yield transposing, transposing.DIGITS
     yield setup_check, [purpose for purpose, _ in setup_check.PACKAGES.values()]
     yield layer_words, [*layer_words.NEXT.values(), layer_words.ROOM]
-    yield layer_check, [*layer_check.CANNOT.values(), layer_check.ALL_ELSE, layer_check.LIKE_THIS]
+    yield layer_check, [*layer_check.CANNOT.values(), layer_check.LIKE_THIS]
     yield layer_gates, layer_gates.GATES
     yield masks_by_effect, [said for said, _ in masks_by_effect.FORMS]
     yield variants, variants.all_words()

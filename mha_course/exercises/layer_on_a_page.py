@@ -13,8 +13,9 @@ from mha_course.checking.edits import source_of_answer
 from mha_course.exercises.whole_layer import CompleteAttention, layer_by_formula, transpose_output, transpose_qkv
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import HandedLayer
-from mha_course.museum.layer_calls import LayerCalls, formula
-from mha_course.museum.layer_check import stages_in_words
+from mha_course.museum.layer_calls import LayerCalls
+from mha_course.museum.layer_trials import formula
+from mha_course.museum.layer_words import stages_in_words
 from mha_course.museum.wrong_attention import attention, part_of, programs
 
 NAME = "MultiHeadAttention"

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.checking.comparing import CLOSE, Result
+from mha_course.checking.comparing import Result
 from mha_course.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
 from mha_course.language import tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import HandedLayer, in_words
-from mha_course.museum.wrong_attention import attention
+from mha_course.museum.layer_trials import changed, formula, is_stable
 
 # What is special about some calls → their batch size, queries, keys, heads, head size, lengths, size of the numbers.
 STAGES: dict[str, list[tuple]] = {
@@ -28,55 +28,6 @@ STAGES: dict[str, list[tuple]] = {
     "many keys": [(1, 300, 300, 2, 4, None, 1)],
 }
 SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
-
-
-def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, attention=attention):
-    """Compute multi-head attention with these arguments by ``attention``, the right function or one with a mistake."""
-    given = dict(given)
-    after = given.pop("after", None)  # what a variant does with the output
-    output = attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
-    return after(output) if after else output
-
-
-def before_output(output: Tensor, W_o: Tensor, num_heads: int, b_o: Any) -> Tensor:
-    """Return the heads' outputs of which ``W_o`` makes ``output``, (batch, q, d) -> (batch, heads, q, head size)."""
-    heads = (output.double() - b_o) @ torch.linalg.pinv(W_o.double()).T
-    return heads.unflatten(-1, (num_heads, -1)).transpose(1, 2)
-
-
-def changed(trial: tuple, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
-    """Return a test case, a tuple of arguments of ``formula``, with these changes made one after the other."""
-    return functools.reduce(lambda before, change: change(before), changes, trial)
-
-
-def causal(trial: tuple) -> tuple:
-    """Return a test case, a tuple of arguments of attention, with later keys masked for each query."""
-    queries, keys, values, allowed, *others = trial
-    seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
-    return queries, keys, values, allowed & seen, *others
-
-
-def transposed(trial: tuple) -> tuple:
-    """Return a test case, a tuple of arguments of attention, with each weight matrix transposed."""
-    return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
-
-
-def is_stable(trial: tuple) -> bool:
-    """Return whether the formula's output does not depend on last bits of its inputs, as it can with large scores.
-
-    Where it does, a right layer that adds up in another order, or on another processor, gives another output.
-    """
-    generator = torch.Generator().manual_seed(0)
-
-    def wide(X: Any, error: float) -> Any:
-        if not isinstance(X, Tensor) or not X.is_floating_point():
-            return X
-        return X.double() * (1 + error * (2 * torch.rand(X.shape, generator=generator) - 1))
-
-    def output(error: float) -> Tensor:
-        return formula(*[wide(X, error) for X in trial[:-1]], {name: wide(X, error) for name, X in trial[-1].items()})
-
-    return torch.allclose(output(1e-6), output(0.0), rtol=CLOSE["rtol"] / 2, atol=CLOSE["atol"] / 2, equal_nan=True)
 
 
 def safely(function: Callable) -> Any:
@@ -166,44 +117,57 @@ class LayerCalls:
         """Return a new layer with heads of four features, and two random examples for it."""
         return self.handed.build(self.handed.num_heads, 4), self.handed.sequences(2, number, 4)
 
+    def small(self, size: int) -> Any:
+        """Return a new layer with small matrices, so that no weight is almost 0."""
+        layer = self.handed.build(self.handed.num_heads, size)
+        with torch.no_grad():
+            for matrix in (part for part in layer.parameters() if part.dim() > 1):
+                matrix *= 0.2
+        return layer
+
+    def of_many(self, batches: int, number: int, size: int, is_small: bool = True, are_equal: bool = False) -> Any:
+        """Return a call of a new layer and its output, of several calls of eight examples taken as one; None if it
+        raises. Matrices may be small, and the values of all tokens equal.
+        """
+
+        def calls() -> tuple:
+            layer = self.small(size) if is_small else self.handed.build(self.handed.num_heads, size)
+            found, lengths = [], torch.full((8,), number)
+            for _ in range(batches):
+                X = self.handed.sequences(8, number, size)
+                X = [X[2][:, :1].repeat(1, number, 1) if are_equal and part is X[2] else part for part in X]
+                found.append((*X, self.handed.output(layer, X, lengths)[0]))
+            *X, output = map(torch.cat, zip(*found, strict=True))
+            return self.handed.trial(layer, X, lengths.repeat(batches)), output
+
+        return safely(calls)
+
     @functools.cached_property
     def even(self) -> tuple | None:
-        """A call in which all values are equal, and its output; None if that raises an error."""
-
-        def call() -> tuple:
-            layer, X = self.handed.build(self.handed.num_heads, 4), self.handed.sequences(8, 4, 4)
-            equal = X[2][:, :1].repeat(1, 4, 1)
-            X = [equal if part is X[2] else part for part in X]
-            output, _ = self.handed.output(layer, X, torch.tensor([4, 3] * 4))
-            return self.handed.trial(layer, X, torch.full((8,), 4)), output
-
-        return safely(call)
+        """A call in which all values are equal, and its output."""
+        return self.of_many(2, 4, 4, is_small=False, are_equal=True)
 
     @functools.cached_property
     def wide(self) -> tuple | None:
-        """A call with heads of more features than keys, and its output, of which weights are read; None if it raises.
-        Matrices are small, so that no weight is almost 0.
+        """A call with heads of more features than keys, of which weights are read; with small scores.
+        ``wider`` has heads of another size.
         """
-
-        def call() -> tuple:
-            layer, X = self.handed.build(self.handed.num_heads, 8), self.handed.sequences(4, 5, 8)
-            with torch.no_grad():
-                for matrix in (part for part in layer.parameters() if part.dim() > 1):
-                    matrix *= 0.3
-            lengths = torch.full((4,), 5)
-            return self.handed.trial(layer, X, lengths), self.handed.output(layer, X, lengths)[0]
-
-        return safely(call)
+        return self.of_many(5, 5, 8)
 
     @functools.cached_property
-    def looks_ahead(self) -> bool | None:
-        """Whether a later token changes an earlier output of self-attention, as in no causal layer; None for others."""
+    def wider(self) -> tuple | None:
+        return self.of_many(1, 5, 12)
 
-        def call() -> bool:
-            layer, (X, *_) = self.drawn()
-            other = torch.cat([X[:, :1], X[:, :3]], dim=1)  # not the last one alone, which a wrong mask may hide
-            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :1] for of in (X, other))
-            return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
+    @functools.cached_property
+    def reach(self) -> tuple[int, int] | None:
+        """How many keys before and behind it a query of self-attention sees, of 150; None for others."""
+
+        def call() -> tuple[int, int]:
+            layer, (X, *_) = self.small(4), self.handed.sequences(1, 300, 4)
+            other = torch.cat([X[:, :150], -X[:, 150:151], X[:, 151:]], dim=1)
+            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([300]))[0] for of in (X, other))
+            seen = (one - two).abs().amax(-1)[0].gt(1e-6).nonzero().flatten() - 150
+            return int(seen.max()), -int(seen.min())
 
         return safely(call) if self.handed.num_inputs == 1 else None
 

@@ -1,10 +1,9 @@
 """``check_layer``: is your own attention layer right, and if not, which bug is it? For anybody's layer."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, run_safely
@@ -13,10 +12,11 @@ from mha_course.language import listed, sentences, tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import KINDS, HandedLayer
 from mha_course.museum.handed_layer import in_words as error_told
-from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, transposed
+from mha_course.museum.layer_calls import SHARED, LayerCalls
 from mha_course.museum.layer_gates import wrong_gates
 from mha_course.museum.layer_notes import PROMISES, RANDOM, notes_on
-from mha_course.museum.layer_search import Search, close, output_of
+from mha_course.museum.layer_search import Search
+from mha_course.museum.layer_trials import causal, close, output_of, transposed
 from mha_course.museum.layer_words import (
     NEXT,
     ROOM,
@@ -26,7 +26,6 @@ from mha_course.museum.layer_words import (
     wrong_in,
     wrong_stages,
 )
-from mha_course.museum.variants import varied
 
 __all__ = ["assert_layer", "check_layer"]
 
@@ -37,7 +36,7 @@ WITHOUT = (
     "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
-ALL_ELSE = "All else is as in the formula, in every call."
+RESIDUAL = "The input is added to the output (a residual)."  # a known mistake, unless it is meant
 LIKE_THIS = "A mistake that is not on the check's list can look like this, too."
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
     "gradient": "Training is not possible",
@@ -183,20 +182,14 @@ class LayerCheck:
             raise error_told(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
         if not self.wrong:
             return self.if_right(self.way, "")
-        (said, way), scaled = self.search.variant(), ""
-        if not said and not self.raising:
-            said, way, scaled = self.search.scaled()
-        if said:
-            return self.if_right(way, said)
-        # What is no mistake comes first where it stands alone; in a variant, a mistake is likelier.
-        alone = self.search.known(self.search.others, alone=True)
-        if not alone and (found := self.search.mistake()):
-            return self.wrong_as(*found, self.hand_over())
-        if found := alone or self.search.known(self.search.others):
-            return self.other_attention(found[0], ALL_ELSE)
-        return self.wrong_as(scaled, "scores", "") if scaled else self.what_is_wrong()
+        if not (found := self.search.found(bool(self.raising))):
+            return self.what_is_wrong()
+        if found.state == "right":
+            return self.if_right(found.changes, found.text)
+        step = self.hand_over(found.text) if found.state == "wrong" else ""
+        return self.not_right(found.text, step, found.part, found.state)
 
-    def if_right(self, way: list[Callable], said: str) -> Verdict:
+    def if_right(self, way: Sequence[Callable], said: str) -> Verdict:
         """Return the verdict on a layer with the right output, perhaps as a variant: what else it can, and notes."""
         tries: dict[str, Callable] = {"gradient": self.calls.without_gradient}
         tries |= {"gates": functools.partial(self.calls.gated, way)} if self.handed.gated else {}
@@ -217,7 +210,7 @@ class LayerCheck:
                 return verdict
         return self.praise(outcomes[-1].value, way, said)
 
-    def praise(self, notes: list[tuple], way: list, words: str) -> Verdict:
+    def praise(self, notes: list[tuple], way: Sequence[Callable], words: str) -> Verdict:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
@@ -246,47 +239,43 @@ class LayerCheck:
         tried = [tr("gradients"), *["`head_mask`"] * self.handed.gated, stages_in_words(self.stages)]
         return Verdict("right", sentences(said), tr("The check covered {names}.", names=listed(tried)))
 
-    def wrong_as(self, name: str, part: str, step: str) -> Verdict:
-        """Return the verdict on a wrong layer: what is wrong in words, or "" to say where its border is."""
+    def not_right(self, text: str, step: str, part: str = "", state: str = "wrong") -> Verdict:
+        """Return the verdict on a layer that is not the formula: what it is in words, or "" to say where the border of
+        right and wrong is.
+        """
         border = border_of(self.stages, self.wrong)
         found = [result for label in self.wrong for result in wrong_in(self.stages[label])]
         first = next((result for result in found if not result.got.error), found[0])
-        evidence = sentences([border * bool(name), example_in_words(first, self.handed.masks)])
-        return Verdict("wrong", name or border, evidence, step, first.trial, first.got.value, first.right, part)
-
-    def other_attention(self, alike: str, more: str, step: str = "") -> Verdict:
-        """Return the verdict on a layer that is no mistake, as far as one can see, and not the formula."""
-        first = wrong_in(self.stages[self.wrong[0]])[0]
-        return Verdict("other", sentences([alike, tr(more)]), example_in_words(first, self.handed.masks), step)
+        evidence = border * bool(text and state == "wrong"), example_in_words(first, self.handed.masks)
+        given = first.trial, first.got.value, first.right
+        return Verdict(state, text or border, sentences(evidence), step, *given, part)
 
     def what_is_wrong(self) -> Verdict:
         """Return the verdict on a layer that no row of a table explains."""
-        wrong, first, step = self.wrong, wrong_in(self.stages[self.wrong[0]])[0], self.hand_over()
+        wrong, results, step = self.wrong, self.stages[self.wrong[0]], self.hand_over()
         if all(label.startswith("a second call") for label in wrong):
-            return self.wrong_as(tr("The layer keeps something from an earlier call, such as its mask."), "", step)
+            return self.not_right(tr("The layer keeps something from an earlier call, such as its mask."), step)
         if self.calls.is_random:
-            return self.wrong_as(
-                tr("In evaluation, the same call gives another output each time."), "dropout", tr(RANDOM)
-            )
+            told = tr("In evaluation, the same call gives another output each time.")
+            return self.not_right(told, tr(RANDOM), "dropout")
         if self.differs and not self.raising and (alike := self.search.alike()):
-            return self.other_attention(alike, LIKE_THIS, tr(WITHOUT))
-        step = step or tr(NEXT[wrong[0].partition(", ")[0]])
-        if first.got.error:
+            return self.not_right(sentences([alike, tr(LIKE_THIS)]), tr(WITHOUT), state="other")
+        step, got = step or tr(NEXT[wrong[0].partition(", ")[0]]), wrong_in(results)[0].got
+        if got.error:
+            told = "It raises {error} at “{line}”." if got.line else "It raises {error}."
+            told = tr(told, error=": ".join(filter(None, got.error)), line=got.line)
             step = tr(ROOM) if wrong == [ROOMY] else step
-            words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
-            told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
-            return Verdict("wrong", sentences([border_of(self.stages, wrong), tr(told, **words)]), next_step=step)
-        bad = [(result.trial, result.got.value) for result in self.stages[wrong[0]]]
+            return Verdict("wrong", sentences([border_of(self.stages, wrong), told]), next_step=step)
         rows = self.search.mistakes if wrong[0] != "one query" else []
-        known = (text for text, program in rows if all(close(output_of(program, trial), got) for trial, got in bad))
+        calls = [(result.trial, result.got.value) for result in results]
+        known = (text for text, program in rows if all(close(output_of(program, call), got) for call, got in calls))
         alike = tr(next(known, ""))
         name = tr("In some calls, but not in all, it looks like this: {alike}", alike=alike) if alike else ""
-        return self.wrong_as(name, "", step)
+        return self.not_right(name, step)
 
-    def hand_over(self) -> str:
-        """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
-        added = functools.partial(varied, before=None, after=torch.add)
-        if not self.handed.residual and any(self.search.fits(*way, added) for way in self.search.ways):
+    def hand_over(self, said: str = "") -> str:
+        """Return how to hand over a layer that is ``said`` to add its input, or is right for shared sequences."""
+        if tr(RESIDUAL) in said:
             return tr("If that is meant, hand it over with `residual=True`.")
         if self.handed.num_inputs < 3 or len(self.wrong) < len(self.stages) / 4:
             return ""

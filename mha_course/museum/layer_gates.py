@@ -8,7 +8,7 @@ from torch import Tensor
 from mha_course.checking.comparing import first_difference
 from mha_course.checking.verdict import Verdict
 from mha_course.language import tr
-from mha_course.museum.layer_calls import formula
+from mha_course.museum.layer_trials import formula, with_given
 
 
 def multiplied(trial: tuple, heads: Any = 1, queries: Any = 1, output: Any = 1) -> Tensor:
@@ -19,7 +19,7 @@ def multiplied(trial: tuple, heads: Any = 1, queries: Any = 1, output: Any = 1) 
         Q, K, V = turn(*parts)
         return queries * Q, K, heads * V
 
-    return output * formula(*(*trial[:9], trial[9] | {"turn": times}))
+    return output * formula(*with_given(trial, turn=times))
 
 
 def by_head(gates: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from mha_course.checking.running import MistakeError, error_in_words
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.museum.handed_layer import HandedLayer
-from mha_course.museum.layer_calls import before_output, causal, changed, formula
 from mha_course.museum.layer_matrices import NAMES
+from mha_course.museum.layer_trials import before_output, causal, changed, formula, weights_of
 
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
 RATE = 0.25  # of the dropout that is tried
@@ -57,9 +57,7 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> tuple[bool, str]:
     got, again, first = handed.call(layer.eval(), X, lengths), *(handed.output(layer, X, lengths)[0] for _ in range(2))
     if not torch.allclose(first, again, equal_nan=True):
         told = tr("In evaluation, the same call gives another output each time.")
-        if asked:
-            raise MistakeError(sentences([told, tr(RANDOM)]), "dropout")
-        return False, told
+        raise MistakeError(sentences([told, tr(RANDOM)]), "dropout")
     if first.dtype != X[0].dtype:
         told = tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
         return False, told
@@ -104,7 +102,7 @@ def fault_of_weights(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -
     X, lengths = handed.sequences(3, 5, 2), torch.tensor([5, 3, 4])
     _, told = handed.output(layer.eval(), X, lengths)
     _, dropped = handed.output(layer.train(), handed.sequences(3, 50, 2), torch.full((3,), 50))
-    right = right_weights(handed, layer, X, lengths, way)
+    right = weights_of(changed(handed.trial(layer, X, lengths), way))
     if not isinstance(told, Tensor):
         return tr("It reports no weights: `attention_weights` is not there.")
     if equal(told, right.mean(1)):
@@ -118,20 +116,14 @@ def fault_of_weights(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -
     return tr("The weights that it reports are those after dropout.") if after else ""
 
 
-def right_weights(handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, way: Sequence[Callable]) -> Tensor:
-    """Compute the right attention weights for the inputs ``X``, from the layer's own weight matrices."""
-    trial = changed(handed.trial(layer, X, lengths), way)
-    return formula(*(*trial[:9], trial[9] | {"after": None, "only_weights": True}))
-
-
 def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tuple[bool, str]:
     """Tell whether dropout acts on each attention weight at the rate that is asked for, and what it acts on."""
     lengths, X = torch.full((FEW,), 2), handed.sequences(1, 2, 2)
-    *_, W_v, W_o, num_heads, given = changed(handed.trial(layer, X, lengths[:1]), way)
-    b_v, b_o = (torch.as_tensor(given[name]).double() for name in ("b_v", "b_o"))
+    trial = changed(handed.trial(layer, X, lengths[:1]), way)
+    W_v, b_v = trial[6].double(), torch.as_tensor(trial[9]["b_v"]).double()
     chosen = torch.tensor([[0.1, 0.1], [0.1, -0.1]], dtype=torch.double)  # (key, feature): each tells of both keys
     wanted = chosen.repeat(1, len(W_v) // 2) - b_v
-    memory = (wanted @ torch.linalg.pinv(W_v.double()).T).float()[None]
+    memory = (wanted @ torch.linalg.pinv(W_v).T).float()[None]
     X = [memory if X[0] is X[2] else 0.1 * X[0], memory if X[1] is X[2] else X[1], memory]
     X = [part.repeat(FEW, 1, 1) for part in X]
     right = handed.output(layer.eval(), X, lengths)[0].double().repeat(EXAMPLES // FEW, 1, 1)
@@ -143,8 +135,8 @@ def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tupl
     if kept[:, -1].double().mean() < 0.85:
         alone = torch.allclose(once[kept] * (1 - RATE), right[kept], atol=1e-3, rtol=1e-3)
         return False, tr("Dropout acts on the output." if alone else "Dropout acts on the output and on the weights.")
-    used = before_output(once, W_o, num_heads, b_o)[..., :2] @ torch.linalg.inv(chosen)
-    weights = right_weights(handed, layer, X, lengths, way).double().repeat(EXAMPLES // FEW, 1, 1, 1)
+    used = before_output(once, trial)[..., :2] @ torch.linalg.inv(chosen)
+    weights = weights_of(changed(handed.trial(layer, X, lengths), way)).double().repeat(EXAMPLES // FEW, 1, 1, 1)
     still_sum_to_1 = (used - weights).sum(-1).abs().median() < 0.01
     none_dropped = (used[weights > 0.02] < 0.02).double().mean() < 0.01
     if still_sum_to_1 and none_dropped and (used - weights).abs().max() > 0.01:

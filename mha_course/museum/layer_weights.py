@@ -1,108 +1,145 @@
-"""What a layer's attention weights are made of, read from its output: for layers that no row of a table explains."""
+"""What a layer's attention weights are made of, read from its output: a factor, a bias, positions, a sink, a gate."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_course.language import listed, tr
-from mha_course.museum.layer_calls import before_output, formula
-from mha_course.museum.variants import BY_PAIR, BY_STEP, OF_EACH, SINK, TIMES, UNSCALED, Words, in_words
+from mha_course.language import tr
+from mha_course.museum.layer_trials import before_output, formula, together, with_given
+from mha_course.museum.variants import BY_PAIR, BY_STEP, MET, OF_EACH, SINK, Words
+from mha_lib.attention import split_heads
 
 MULTIPLES = (
     "Its weights are not those of softmax(QKᵀ / √d), and they do not sum to 1. W_v, W_o and the heads are right: "
     "values that are all equal come out as multiples of what they should be."
 )
 GATE = "This is a gate: each feature of the heads' outputs is multiplied by a number between 0 and 1."
+NULL = "There is one more key and value, which no token has: part of each query's weight goes to them."
+FEW = 8  # examples of which a factor and a bias are read; positions that meet a query are read of all
 
 
 def outputs_of_heads(trial: tuple, output: Tensor) -> Tensor:
-    """Return the heads' outputs, (batch, heads, queries, head size), of which ``W_o`` makes a layer's output."""
-    W_o, num_heads, given = trial[7:10]
-    if after := given.get("after"):
-        output = output - after(torch.zeros_like(output))  # a residual
-    return before_output(output, W_o, num_heads, given["b_o"])
+    """Return the heads' outputs, (batch, heads, queries, head size), made of a layer's output less a residual."""
+    after = trial[9].get("after")
+    return before_output(output - after(torch.zeros_like(output)) if after else output, trial)
 
 
 def of_equal_values(trial: tuple, output: Tensor) -> str:
     """Return what is told by values that are all equal, where they do not come out as the formula has them: as
-    multiples, head by head, if weights do not sum to 1; feature by feature, if there is a gate; or "".
+    multiples, head by head, if weights do not sum to 1; drawn to one point, if there is one more key; feature by
+    feature, if there is a gate; or "".
     """
     own, right = outputs_of_heads(trial, output), outputs_of_heads(trial, formula(*trial))
     ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
     if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3):
         return tr(MULTIPLES) if ratios.abs().amax((0, 2, 3)).min() > 1e-3 else ""
+    steps, values = ((X.transpose(0, 1).flatten(1, 2)[..., None]) for X in (own - right, right))  # head by head
+    lengths = steps.norm(dim=2, keepdim=True)
+    steps = steps / lengths.clamp(min=1e-12)
+    across = (torch.eye(steps.shape[2]) - steps @ steps.mT) * (lengths > 0.01 * lengths.max())  # what is clear
+    point = torch.linalg.pinv(across.sum(1)) @ (across @ values).sum(1)
+    if (across @ (point[:, None] - values)).abs().max() < 1e-3 * values.abs().max():
+        return tr(NULL)
     clear = right.abs() > 0.1 * right.abs().max()
     gates = (own / right)[clear][right[clear].argsort()]
     is_activation = bool((gates.diff() > -0.02).all())  # a function of the output itself, such as GELU or SiLU
     return tr(GATE) if gates.min() > -0.02 and gates.max() < 1.02 and gates.std() > 0.15 and not is_activation else ""
 
 
-def in_parts(calls: list[tuple[tuple, tuple]], output: Tensor) -> str:
-    """Return a sentence that says which scores, times which factor and with which bias, the weights of a layer are the
-    softmax of; "" if none fits.
-
-    ``calls`` are pairs of the words for scores, and a call changed so that it has these; ``output`` is what all gave.
+def reading(trials: list[tuple], output: Tensor) -> tuple[int, tuple[Words, ...], float] | None:
+    """Return of which test call, of some that differ in queries and keys, the weights of a layer with this output are
+    made: its number, words for what else they are made of, and the factor of its scores, NaN where each head has one of
+    its own; None if they are made of none.
     """
-    if not calls:
-        return ""
-    heads: list[Tensor] = []
-    scores: list[Tensor] = []
-    for _, trial in calls:
-        given = trial[9]
-        formula(*(*trial[:9], {**given, "turn": noting(heads, given.get("turn")), "bias": noting(scores)}))
-    weights = outputs_of_heads(calls[0][1], output) @ torch.linalg.pinv(heads[2].double())
-    for (words, trial), of_words in zip(calls, scores, strict=True):
-        parts = fitted(weights, of_words.double(), trial[3], len(trial[7]) // trial[8])
-        if made := listed(map(in_words, (*words, *(parts or ())))) if parts is not None else "":
-            return tr("Its weights are those of softmax(QKᵀ / √d), with {words}.", words=made)
-    return ""
-
-
-def noting(found: list[Tensor], change: Callable | None = None) -> Callable:
-    """Return a function that changes tensors by ``change``, if there is one, and adds the results to ``found``."""
-
-    def note(*parts: Tensor) -> Any:
-        parts = change(*parts) if change else parts
-        found.extend(parts)
-        return parts if len(parts) > 1 else parts[0]
-
-    return note
-
-
-def fitted(weights: Tensor, scores: Tensor, allowed: Tensor, head_size: int) -> tuple[Words, ...] | None:
-    """Return words for the factor of each head, the bias of each two positions and the sink that make ``weights`` of
-    ``scores``, (batch, heads, queries, keys); None if none do.
-    """
+    *_, values, allowed, _, _, W_v, _, num_heads, given = trials[0]
+    V = split_heads(values @ W_v.T + given["b_v"], num_heads)
+    weights = outputs_of_heads(trials[0], output) @ torch.linalg.pinv(V.double())
     seen = allowed.expand_as(weights)
     if not (weights[seen] > 0).all():
         return None
+    logs, few = weights.clamp(min=1e-30).log(), [(*(X[:FEW] for X in t[:4]), *t[4:]) for t in trials]
+    heads = [X.chunk(len(trials)) for X in heads_of(together(few))]
+    for number, (_, _, scores) in enumerate(zip(*heads, strict=True)):
+        if found := by_factor(weights[:FEW], logs[:FEW], scores, seen[:FEW]):
+            return number, *found
+    if not torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-3):
+        return None
+    Q, K, scores = heads_of(trials[0])
+    found = by_positions(logs, Q, K, scores, seen)
+    return found and (0, *found)
+
+
+def heads_of(trial: tuple) -> list[Tensor]:
+    """Return the queries, keys and scores of each head in a test call."""
+    turn = trial[9].get("turn")
+    found: list[Tensor] = []
+
+    def note(*parts: Tensor) -> Any:
+        parts = turn(*parts) if turn and len(parts) > 1 else parts
+        found.extend(parts)
+        return parts if len(parts) > 1 else parts[0]
+
+    formula(*with_given(trial, turn=note, bias=note, after=None))
+    return [found[number].double() for number in (0, 1, 3)]
+
+
+def by_factor(weights: Tensor, logs: Tensor, scores: Tensor, seen: Tensor) -> tuple[tuple[Words, ...], float] | None:
+    """Return words for the bias of each two positions and the sink that make ``weights`` of ``scores`` times a factor,
+    (batch, heads, queries, keys), and the factor; None if none do.
+    """
 
     def centred(X: Tensor) -> Tensor:
         """Take off what is the same for all keys of a query, on which no softmax depends."""
         X = X.masked_fill(~seen, 0)
         return (X - X.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True)).masked_fill(~seen, 0)
 
-    logs, own = centred(weights.clamp(min=1e-30).log()), centred(scores)
+    logs, own = centred(logs), centred(scores)
     of_logs, of_own = logs - logs.mean(0), own - own.mean(0)  # without what is the same in all examples, such as a bias
     factor = (of_logs * of_own).sum((0, 2, 3), keepdim=True) / of_own.square().sum((0, 2, 3), keepdim=True)
-    if (of_logs - factor * of_own).square().sum() > 1e-5 * of_logs.square().sum():
+    if (of_logs - factor * of_own).square().sum() > 1e-6 * of_logs.square().sum():
         return None
-    bias, numbers = (logs - factor * own).mean(0), factor.flatten()
+    bias, one = (logs - factor * own).mean(0), factor.mean().item()
     parts: tuple[Words, ...] = ()
-    if numbers.std() > 0.01 * numbers.abs().max():
-        parts = ((OF_EACH,),)
-    elif abs(numbers.mean() - 1) > 0.01:
-        is_root = abs(numbers.mean() - math.sqrt(head_size)) < 0.01
-        parts = ((UNSCALED,),) if is_root else ((TIMES, f"{numbers.mean():.3g}"),)
+    if factor.std() > 0.01 * factor.abs().max():
+        parts, one = ((OF_EACH,),), math.nan
     if bias.abs().max() > 0.02:
         steps, both = bias.diff(dim=-1), (seen[0, :, :, 1:] & seen[0, :, :, :-1]).expand(len(bias), -1, -1)
         unlike = (steps[:, 1:, 1:] - steps[:, :-1, :-1])[both[:, 1:, 1:] & both[:, :-1, :-1]]
-        return *parts, (BY_STEP if unlike.abs().max() < 0.1 * steps.abs().max() else BY_PAIR,)
+        return (*parts, (BY_STEP if unlike.abs().max() < 0.1 * steps.abs().max() else BY_PAIR,)), one
     if not torch.allclose(sums := weights.sum(-1), sums.new_ones(()), atol=1e-3):
         more = (factor * scores).exp().masked_fill(~seen, 0).sum(-1) * (1 / sums - 1)
         is_sink = more.min() > 0 and (more.amax((0, 2)) < 1.02 * more.amin((0, 2))).all()
-        return (*parts, (SINK,)) if is_sink else None
-    return parts
+        return ((*parts, (SINK,)), one) if is_sink else None
+    return parts, one
+
+
+def by_positions(
+    logs: Tensor, Q: Tensor, K: Tensor, scores: Tensor, seen: Tensor
+) -> tuple[tuple[Words, ...], float] | None:
+    """Return words for products of queries, keys or both with numbers of each two positions, which make the weights
+    with these ``logs`` of ``scores`` times a factor, and the factor; None if there are none.
+    """
+    pairs = (seen[0, 0, :, 1:] & seen[0, 0, :, :1]).nonzero().T  # queries, and keys that they see beside the first
+    at, to = pairs[0], pairs[1] + 1
+
+    def of_pairs(X: Tensor) -> Tensor:
+        """Sort numbers (batch, heads, pairs, …) for one system of equations for each head and pair."""
+        return X.movedim(0, 2).double()
+
+    wanted, own = (of_pairs((X[:, :, at, to] - X[:, :, at, 0])[..., None]) for X in (logs, scores))
+    of_queries, of_keys = [of_pairs(Q[:, :, at])], [of_pairs(K[:, :, to]), of_pairs(K[:, :, 0 * to])]
+    for words, parts in (
+        ("the queries", of_queries),
+        ("the keys", of_keys),
+        ("queries and keys", of_queries + of_keys),
+    ):
+        known = torch.cat([own, torch.ones_like(own), *parts], dim=-1)
+        if known.shape[-1] + FEW > known.shape[-2]:
+            continue  # anything would fit
+        found = torch.linalg.lstsq(known, wanted).solution
+        factor, off = found[..., 0, 0], (known @ found - wanted).square().sum()
+        if off < 1e-5 * wanted.square().sum() and factor.std() < 0.01 * factor.abs().mean():
+            return ((MET, words),), factor.mean().item()
+    return None

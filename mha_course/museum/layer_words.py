@@ -57,22 +57,17 @@ def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
     good = [name for name in stages if name not in wrong]
     if not good:
         return tr("Wrong in every call.")
-    ways_right, ways_wrong = (
-        dict.fromkeys(name.partition(", ")[2] or SHARED[0] for name in names) for names in (good, wrong)
-    )
-    if not ways_right.keys() & ways_wrong.keys():
-        words = [listed(map(tr, ways), " and ") for ways in (ways_right, ways_wrong)]
-        return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
-    mixed = {name.partition(", ")[0] for name in good} & {name.partition(", ")[0] for name in wrong}
-    words = []
-    for names in (good, wrong):
-        parts = [name.partition(", ") for name in names]
-        told = [
-            tr("{stage} ({way})", stage=tr(stage), way=tr(way or SHARED[0])) if stage in mixed else tr(stage)
-            for stage, _, way in parts
-        ]
-        words.append(listed(dict.fromkeys(told)))
-    return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
+    parts = [[name.partition(", ") for name in names] for names in (good, wrong)]
+    both = [[(stage, way or SHARED[0]) for stage, _, way in of] for of in parts]
+    mixed, mixed_ways = ({pair[i] for pair in both[0]} & {pair[i] for pair in both[1]} for i in (0, 1))
+    told = [
+        [tr("{stage} ({way})", stage=tr(stage), way=tr(way)) if stage in mixed else tr(stage) for stage, way in pairs]
+        if mixed_ways
+        else [tr(way) for _, way in pairs]
+        for pairs in both
+    ]
+    right, wrong_words = (listed(dict.fromkeys(words), ", " if mixed_ways else " and ") for words in told)
+    return tr("Right with {right}; wrong with {wrong}.", right=right, wrong=wrong_words)
 
 
 def stages_in_words(names: Iterable[str]) -> str:

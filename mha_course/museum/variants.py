@@ -10,18 +10,33 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from mha_course.checking.edits import mistakes_of
 from mha_course.language import tr
 from mha_course.museum.wrong_attention import back
 from mha_lib.attention import merge_heads, split_heads
 
 Words = tuple[str, ...]
 Named = list[tuple[Words, Any]]  # what is said → what is done
-Members = list[tuple[tuple[Words, ...], Callable]]  # the words for a variant → its change of a test call
-Wrong = list[tuple[tuple[Words, ...], Words, Callable]]  # the variant, what is wrong in it, and what is done
+
+
+class Variant(NamedTuple):
+    """A change of a test call, the words for what it adds to the formula, what is wrong in it, or (), and its change by
+    what stands around the layer alone.
+    """
+
+    words: tuple[Words, ...]
+    mistake: Words
+    change: Callable
+    around: Callable
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether no mistakes are known in it."""
+        return any(RARE & {*word} for word in self.words)
 
 
 def in_words(words: Words) -> str:
@@ -31,37 +46,31 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said: dict[str, Any] = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK])
-    for _, members, wrong in variants(residual=False):
-        said |= dict.fromkeys(part for words, _ in members for word in words for part in word)
-        said |= dict.fromkeys(part for _, text, _ in wrong for part in text)
+    said = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK, MET, "queries and keys"])
+    for row in variants(residual=False):
+        said |= dict.fromkeys(part for words in (*row.words, row.mistake) for part in words)
     return [part for part in said if not part[0].isdigit() and part not in ("RMSNorm", "LayerNorm")]
 
 
-def variants(residual: bool) -> list[tuple[Callable, Members, Wrong]]:
-    """Return the variants by what stands around the layer: a change of a test call by that alone, pairs (words, change)
-    for the right variants, those of fewest words first, and (words, message, change) for mistakes in a variant.
-    ``residual`` is whether the input is taken off again.
+@functools.cache
+def variants(residual: bool) -> list[Variant]:
+    """Return the right variants and the mistakes in variants by what stands around the layer, those of fewest words
+    first, behind no variant at all. ``residual`` is whether the input is taken off again.
     """
-    groups: list[tuple[Callable, Members, Wrong]] = []
-    exact = functools.partial(rms_norm, eps=0)  # as cosines have it
+    found: list[Variant] = []
     for name, before, after in around(residual):
-        within, own = functools.partial(varied, before=before, after=after), (name,) if name else ()
-        members: Members = []
-        for parts in itertools.product([((), None), *TURNS], [((), None), *NORMS], [((), None), *BIASES]):
-            words = (*(word for word, _ in parts if word), *own)
-            turn, norm, bias = (part for _, part in parts)
-            if words not in ((), (ADDED,)) and not (bias and (turn or norm)):
-                change = one_by_one(norm, turn)
-                members.append((words, functools.partial(within, turn=each(change, change), bias=bias)))
+        own, within = (name,) * bool(name), functools.partial(varied, before=before, after=after)
+        rows: list[tuple] = [(words, (), turn, bias) for words, turn, bias in right_heads()]
+        rows += [(words, text, turn, None) for words, text, turn in wrong_heads()]
+        rows += [((), text, None, bias) for text, bias in WRONG_BIASES]
+        changes = [functools.partial(within, turn=turn, bias=bias) for *_, turn, bias in rows]
+        found += [Variant((*w, *own), text, of, within) for (w, text, *_), of in zip(rows, changes, strict=True)]
+        if before:
+            found.append(Variant((), UNEVEN, lambda trial, of=within: (trial[0], *of(trial)[1:]), within))
         if not name:
-            members.append((((OF_HEADS, "RMSNorm"),), functools.partial(within, turn=each(exact, exact))))
-        wrong: Wrong = [((*w, *own), text, functools.partial(within, turn=turn)) for w, text, turn in wrong_heads()]
-        wrong += [(own, text, functools.partial(within, bias=bias)) for text, bias in WRONG_BIASES]
-        wrong += [((), UNEVEN, lambda trial, within=within: (trial[0], *within(trial)[1:]))] if before else []
-        wrong += [((), ALONE, lambda trial, of=of: (of(trial[0]), *trial[1:])) for _, of in OF_TOKENS * (not name)]
-        groups.append((within, sorted(members, key=lambda variant: len(variant[0])), wrong))
-    return groups
+            for _, of in OF_TOKENS:
+                found.append(Variant((), ALONE, lambda trial, of=of: (of(trial[0]), *trial[1:]), within))
+    return found
 
 
 def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None]]:
@@ -70,7 +79,7 @@ def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None
     for name, norm in OF_TOKENS:
         rows += [((BEFORE, name), norm, None), ((BEFORE_ADDED, name), norm, torch.add)]
         rows += [((AFTER, name), None, functools.partial(norm_of_sum, norm, residual))]
-    return [*rows, (ADDED, None, torch.add)]
+    return rows
 
 
 def varied(trial, before=None, after=None, turn=None, bias=None):
@@ -79,17 +88,6 @@ def varied(trial, before=None, after=None, turn=None, bias=None):
     inputs = [before(X) for X in (queries, keys, values)] if before else [queries, keys, values]
     after = functools.partial(after, queries) if after else None
     return *inputs, *others, {**given, "turn": turn, "bias": bias, "after": after}
-
-
-def one_by_one(*parts):
-    """Return a function that applies the functions ``parts`` one after the other; None stands for no change."""
-    return functools.partial(functools.reduce, lambda X, part: part(X) if part else X, parts)
-
-
-def each(of_queries=None, of_keys=None, of_values=None):
-    """Return a function that changes the heads' queries, keys and values, each by a function or not at all."""
-    parts = of_queries, of_keys, of_values
-    return lambda *heads: [part(X) if part else X for part, X in zip(parts, heads, strict=True)]
 
 
 def turned(X, halves=True, base=1e4, sign=1, start=0, minus=-1, swapped=False):
@@ -112,17 +110,36 @@ def partly(X, share, **options):
     return torch.cat([turned(X[..., :size], **options), X[..., size:]], dim=-1) if size else X * math.nan
 
 
-def before_split(turn, Q, K, V):
+def same(X):
+    """Return what is given."""
+    return X
+
+
+def normed(Q, K, V, norm):
+    """Normalise queries and keys."""
+    return norm(Q), norm(K), V
+
+
+def rotated(Q, K, V, turn, other):
+    """Turn queries and keys by their positions; ``other``, which turns other pairs, makes a mistake."""
+    return turn(Q), turn(K), V
+
+
+def heads(Q, K, V, norm=same, turn=same, other=same, normed=normed, rotated=rotated):
+    """Normalise the heads' queries and keys, and turn them by their positions; the last three make mistakes."""
+    return rotated(*normed(Q, K, V, norm), turn, other)
+
+
+def before_split(turn, X):
     """Apply ``turn`` to the features of all heads together, a mistake."""
-    return [*(split_heads(turn(merge_heads(X)[:, None])[:, 0], X.shape[1]) for X in (Q, K)), V]
+    return split_heads(turn(merge_heads(X)[:, None])[:, 0], X.shape[1])
 
 
-def sloped(scores, steps, is_signed=False, sign=-1):
+def sloped(scores, steps, sign=-1):
     """Add to scores a number for each step between key and query, with a slope for each head.
     Source: Press, Smith, Lewis 2022, section 3 (ALiBi).
     """
-    distance = back(scores) if is_signed else back(scores).abs()
-    return scores + sign * torch.tensor(steps(scores.shape[1]))[:, None, None] * distance
+    return scores + sign * torch.tensor(steps(scores.shape[1]))[:, None, None] * back(scores).abs()
 
 
 def slopes(num_heads):
@@ -156,34 +173,46 @@ def norm_of_sum(norm, residual, X, Y):
     return norm(X + Y) - X if residual else norm(X + Y)
 
 
-def with_factor(change, factor, power, trial):
-    """Return a test call changed by ``change``, a variant, with its scores times a constant and a power of the heads'
-    size, before any bias.
-    """
-    *others, given = change(trial)
+def with_factor(factor, power, trial):
+    """Return a test call with its scores times a constant and a power of the heads' size, before any bias."""
+    *others, given = trial
     bias, size = given.get("bias") or (lambda scores: scores), len(trial[7]) // trial[8]
     return *others, {**given, "bias": lambda scores: bias(factor * size**power * scores)}
 
 
-def wrong_heads() -> Wrong:
+@functools.cache
+def right_heads() -> list[tuple[tuple[Words, ...], Callable, Callable | None]]:
+    """Return what variants have in the heads, that of fewest words first: these, what is done to queries, keys and
+    values, and to scores.
+    """
+    found = []
+    for parts in itertools.product([NONE, *TURNS], [NONE, *NORMS], [((), None), *BIASES]):
+        words, (turn, norm, bias) = tuple(word for word, _ in parts if word), (part for _, part in parts)
+        if not bias or len(words) < 2:
+            found.append((words, functools.partial(heads, norm=norm, turn=turn), bias))
+    return sorted(found, key=lambda row: len(row[0]))
+
+
+@functools.cache
+def wrong_heads() -> list[tuple[tuple[Words, ...], Words, Callable]]:
     """Return mistakes in rotary positions, alone or with a norm of heads, and in such a norm, alone or with rotary
     positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
     """
-    found: Wrong = []
-    for right, norm in [((), None), *NORMS[: len(OF_TOKENS)]]:
-        for turn, (text, made) in itertools.product((turned, of_neighbours), WRONG_TURNS):
-            found.append(((right,) * bool(right), text, in_turn(each(norm, norm), made(turn))))
-    for right, turn in [((), None), *TURNS[:2]]:
-        for (name, norm), (said, made) in itertools.product(OF_TOKENS, WRONG_NORMS.items()):
-            found.append(((right,) * bool(right), (said, name), in_turn(made(norm), each(turn, turn))))
+    found: list[tuple] = []
+    of_norms, of_turns = [NONE, *NORMS[: len(OF_TOKENS)]], [NONE, *TURNS[:2]]
+    for (right, norm), (text, wrong), step in itertools.product(of_norms, mistakes_of(rotated, WRONG_TURNS), (1, -1)):
+        turn, other = [turned, of_neighbours][::step]
+        words = (text, *[*PAIRS][::step])[: 1 + text.count("{}")]
+        mistaken = functools.partial(heads, norm=norm, turn=turn, other=other, rotated=wrong)
+        found.append(((right,) * bool(right), words, mistaken))
+    of_rows = itertools.product(of_turns, OF_TOKENS, mistakes_of(normed, WRONG_NORMS))
+    for (right, turn), (name, norm), (text, wrong) in of_rows:
+        mistaken = functools.partial(heads, norm=norm, turn=turn, normed=wrong)
+        found.append(((right,) * bool(right), (text, name), mistaken))
     return found
 
 
-def in_turn(first: Callable, then: Callable) -> Callable:
-    """Return a function that changes queries, keys and values by ``first``, and then by ``then``."""
-    return lambda *heads: then(*first(*heads))
-
-
+NONE: tuple[Words, Callable] = ((), same)  # no turn, or no norm
 OF_TOKENS: list[tuple[str, Callable]] = [
     ("RMSNorm", rms_norm),
     ("RMSNorm", functools.partial(rms_norm, eps=1e-5)),  # as in Llama; PyTorch and Qwen take 1e-6 or less
@@ -192,7 +221,8 @@ OF_TOKENS: list[tuple[str, Callable]] = [
 ]
 of_neighbours = functools.partial(turned, halves=False)
 PAIRS = {"halves": True, "neighbours": False}
-BASES = (1e4, 5e5, 1e6, 5e4, 1.6e5, 5e6, 1e7, 100.0)  # θ of today's models; the first is tried with mistakes as well
+# θ of today's models; the first is tried with mistakes as well
+BASES = (1e4, 5e5, 1e6, 5e4, 1e5, 1.5e5, 1.6e5, 5e6, 8e6, 1e7, 100.0)
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
 PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"
 SHARES = {"1/4": 0.25, "1/2": 0.5, "3/4": 0.75}
@@ -207,21 +237,22 @@ TURNS: Named = [
     for name, halves in PAIRS.items()
 ]
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
-NORMS: Named = [*(((OF_HEADS, name), norm) for name, norm in OF_TOKENS), ((OF_ALL, "RMSNorm"), of_all_heads)]
-FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
-BIASES: Named = [
-    (FALLING, functools.partial(sloped, steps=steps, is_signed=is_signed))
-    for steps in (slopes, even_slopes)
-    for is_signed in (True, False)
+NORMS: Named = [
+    *(((OF_HEADS, name), norm) for name, norm in OF_TOKENS),
+    ((OF_ALL, "RMSNorm"), of_all_heads),
+    ((OF_HEADS, "RMSNorm"), functools.partial(rms_norm, eps=0)),  # as cosines have it
 ]
+FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
+BIASES: Named = [(FALLING, functools.partial(sloped, steps=steps)) for steps in (slopes, even_slopes)]
+RARE = {BACKWARDS, PARTIAL, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # words of what has no known mistakes
 BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"
-ADDED = ("its input added (a residual)",)  # alone it is no variant: ``residual=True`` says so
 TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
 )  # fmt: skip
 UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"  # read from weights
 BY_STEP, BY_PAIR = "a bias by i − j", "a bias for each pair of positions"
+MET = "a bias that positions make with {}"
 SINK = "a sink: below the fraction bar of the softmax, one more number for each head"
 WRONG_BIASES: Named = [
     ((text,), functools.partial(sloped, steps=of_heads, sign=sign))
@@ -233,39 +264,26 @@ WRONG_BIASES: Named = [
 ]
 UNEVEN = ("The norm is on keys and values, and not on the queries.",)
 ALONE = ("The norm is on the queries, and not on the keys and values.",)
-OVER_TOKENS = "The {} of heads runs over the tokens."
-WRONG_NORMS: dict[str, Callable] = {  # what is said of a norm of heads → what it does to queries, keys and values
-    "The {} of heads is on the queries alone.": lambda norm: each(norm),
-    "The {} of heads is on the keys alone.": lambda norm: each(None, norm),
-    "The {} of heads is on the values as well.": lambda norm: each(norm, norm, norm),
-    OVER_TOKENS: lambda norm: each(*[functools.partial(norm, dim=2)] * 2),
-    "The {} of heads runs over the heads.": lambda norm: each(*[functools.partial(norm, dim=1)] * 2),
-}
-MIXED = "Rotary positions: {} are paired in the queries, {} in the keys."
-APART = ("Rotary positions: the positions of queries and keys differ by one.",)
-WRONG_TURNS: Named = [  # what is said → of a turn by right positions, what is done to queries, keys and values
-    ((MIXED, "halves", "neighbours"), lambda turn: each(turned, of_neighbours)),
-    ((MIXED, "neighbours", "halves"), lambda turn: each(of_neighbours, turned)),
-    (("Rotary positions turn the queries alone.",), lambda turn: each(turn)),
-    (("Rotary positions turn the keys alone.",), lambda turn: each(None, turn)),
-    (("Rotary positions turn the values as well.",), lambda turn: each(turn, turn, turn)),
-    (
-        ("Rotary positions turn queries and keys in opposite directions.",),
-        lambda turn: each(turn, functools.partial(turn, sign=-1)),
-    ),
-    (("Rotary positions turn queries and keys twice.",), lambda turn: each(*[one_by_one(turn, turn)] * 2)),
-    (APART, lambda turn: each(functools.partial(turn, start=1), turn)),
-    (APART, lambda turn: each(functools.partial(turn, start=-1), turn)),
-    (
-        ("Rotary positions: the minus is missing, so that pairs are not turned.",),
-        lambda turn: each(*[functools.partial(turn, minus=1)] * 2),
-    ),
-    (
-        ("Rotary positions: features are paired in one way and their angles in another.",),
-        lambda turn: each(*[functools.partial(turn, swapped=True)] * 2),
-    ),
-    (
-        ("Rotary positions are applied before the split, to the features of all heads together.",),
-        lambda turn: functools.partial(before_split, turn),
-    ),
-]
+WRONG_NORMS = """
+    norm(K) -> K => The {} of heads is on the queries alone.
+    norm(Q) -> Q => The {} of heads is on the keys alone.
+    norm(K), V -> norm(K), norm(V) => The {} of heads is on the values as well.
+    norm(Q), norm(K) -> norm(Q, dim=2), norm(K, dim=2) => The {} of heads runs over the tokens.
+    norm(Q), norm(K) -> norm(Q, dim=1), norm(K, dim=1) => The {} of heads runs over the heads.
+    """
+WRONG_TURNS = """
+    turn(K) -> other(K) => Rotary positions: {} are paired in the queries, {} in the keys.
+    turn(K) -> K => Rotary positions turn the queries alone.
+    turn(Q) -> Q => Rotary positions turn the keys alone.
+    turn(K), V -> turn(K), turn(V) => Rotary positions turn the values as well.
+    turn(K) -> turn(K, sign=-1) => Rotary positions turn queries and keys in opposite directions.
+    turn(Q), turn(K) -> turn(turn(Q)), turn(turn(K)) => Rotary positions turn queries and keys twice.
+    turn(Q) -> turn(Q, start=1) || turn(Q, start=-1) => Rotary positions: the positions of queries and keys differ by
+        one.
+    turn(Q), turn(K) -> turn(Q, minus=1), turn(K, minus=1) => Rotary positions: the minus is missing, so that pairs are
+        not turned.
+    turn(Q), turn(K) -> turn(Q, swapped=True), turn(K, swapped=True) => Rotary positions: features are paired in one way
+        and their angles in another.
+    turn(Q), turn(K) -> before_split(turn, Q), before_split(turn, K) => Rotary positions are applied before the split,
+        to the features of all heads together.
+    """

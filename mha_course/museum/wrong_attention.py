@@ -109,6 +109,12 @@ def in_blocks(scores, valid, block, above, below):
     return ((corrected if above else so_far) / bar).nan_to_num(0)
 
 
+def regrouped(heads):
+    """Repeat the heads of two groups, which share keys and values, in the wrong order, a typical mistake."""
+    times = heads.shape[1] // 2
+    return heads if heads.shape[1] % 2 else heads[:, ::times].repeat(1, times, 1, 1)
+
+
 def low(scores, valid, number=-1e9, dim=-1):
     """Compute a softmax in which masked scores become the finite ``number`` instead of −∞, a typical mistake."""
     return scores.masked_fill(~valid, number).softmax(dim)
@@ -167,9 +173,9 @@ MISTAKES = """
         num_heads) => The heads are averaged or added instead of joined.
     weights @ V -> some($, 0, 1) || some($, num_heads - 1, num_heads) || some($, 0, num_heads - 1) || some($, 1,
         num_heads) => Not all heads reach the output.
-    valid = allowed -> K, V = (X if num_heads % 2 else X[:, ::num_heads // 2].repeat(1, num_heads // 2, 1, 1) for X in
-        (K, V)); scores = Q @ K.mT / math.sqrt(Q.shape[3]); $ => Shared keys and values are repeated in the wrong order
-        (`repeat` for `repeat_interleave`): heads use another group's.
+    split_heads(X @ W.T + b, num_heads) -> ($ if W is W_q else regrouped($)) || (regrouped($) if W is W_k else $) ||
+        (regrouped($) if W is W_v else $) => Shared keys and values are repeated in the wrong order (`repeat` for
+        `repeat_interleave`): heads use another group's.
     math.sqrt(Q.shape[-1]) -> math.sqrt(len(W_q)) => The scores are divided by √num_hiddens instead of √(head size).
     math.sqrt(Q.shape[-1]) -> math.sqrt(num_heads) || math.sqrt(queries.shape[-1]) || math.sqrt(queries.shape[1]) ||
         math.sqrt(keys.shape[1]) => The scores are divided by the root of another size than the head's.
@@ -232,6 +238,11 @@ MISTAKES = """
         not sum to 1.
     softmax(scores, valid) -> scores * valid / (scores * valid).sum(dim=-1, keepdim=True) || F.normalize(scores.abs() *
         valid, p=1, dim=-1) => The scores are divided by their sum, in the place of a softmax.
+    softmax(scores, valid) -> softmax(scores.abs(), valid) || softmax(scores.relu(), valid) => The scores lose their
+        signs before the softmax.
+    softmax(scores, valid) -> scores.exp() * valid || (scores - scores.masked_fill(~valid, -math.inf).amax(-1,
+        keepdim=True)).exp() * valid => There is no sum below the fraction bar of the softmax: rows of weights do not
+        sum to 1.
     softmax(scores, valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30)
         || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Powers of large scores overflow:
         the largest of a row must be subtracted first.

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from mha_course.checking import running
 from mha_course.exercises import assert_layer, check_layer
 from mha_course.museum.editable_layer import AdditiveLayer, Layer
-from mha_course.museum.layer_calls import formula
 from mha_course.museum.layer_tests import by_formula
+from mha_course.museum.layer_trials import formula
 from mha_course.museum.wrong_attention import attention, wrong_attentions
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import converters
@@ -339,17 +339,8 @@ REPORTS = {  # layer → what is said of the weights that it reports, in a note 
     "no weights": (HeadByHead, "reports no weights"),
 }
 OUTPUTS = {  # layer → what is said of its output, in a note or where it is promised
-    "dropout that stays on": (
-        using(lambda w, p, _: F.dropout(w, p)),
-        "In evaluation, the same call gives another output",
-    ),
     "float64": (afterwards(lambda self, output: output.double()), "torch.float64 where the input is torch.float32"),
-    "noise in evaluation": (
-        afterwards(
-            lambda self, output: output + 1e-3 * torch.randn_like(output) * (not self.training and self.dropout.p > 0)
-        ),
-        "another output each time",
-    ),
+    "a tuple": (afterwards(lambda self, output: (output,)), "A call returns (a )?tuple"),
 }
 
 
@@ -400,6 +391,14 @@ WRONG = {  # layer → what is said of it
         ),
         "it is on the queries",
     ),
+    "dropout that stays on": (using(lambda w, p, _: F.dropout(w, p)), "gives another output each time"),
+    "noise in evaluation": (
+        afterwards(
+            lambda self, output: output + 1e-3 * torch.randn_like(output) * (not self.training and self.dropout.p > 0)
+        ),
+        "gives another output each time",
+    ),
+    "signs of scores": (variant(scores=lambda self, Q, K: Layer.scores(self, Q, K).abs()), "lose their signs"),
     "dropout in evaluation": (using(lambda w, p, on: F.dropout(w, 0.2)), "gives another output each time"),
     "dropout on the scores": (variant(forward=dropping_scores), "dropout acts before the softmax"),
     "batch and heads": (Fairseqs, "Examples and heads are exchanged"),

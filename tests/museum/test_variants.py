@@ -8,27 +8,23 @@ import wrong_by_rule
 from changed_layers import variant
 from torch import nn
 from torch.nn import functional as F
-from wrong_by_rule import rms
+from wrong_by_rule import rms, rotary
 
 from mha_course.checking.edits import mistakes_of
 from mha_course.exercises import check_layer
 from mha_course.museum import wrong_attention
 from mha_course.museum.editable_layer import Layer
-from mha_course.museum.layer_calls import formula
+from mha_course.museum.layer_trials import formula
 from mha_course.museum.variants import in_words, variants
 from mha_course.museum.wrong_attention import other_attentions
 
 pytestmark = [pytest.mark.usefixtures("in_this_process"), pytest.mark.quarter]
-GROUPS = variants(residual=False)
-RIGHT = {}  # what is said → a change of a call; of combinations, the first of each
-for _, members, _ in GROUPS:
-    for words, change in members:
-        if len(words) < 2:
-            RIGHT.setdefault(tuple(map(in_words, words)), change)
-WRONG = {}
-for words, text, change in GROUPS[0][2]:
-    if not words:
-        WRONG.setdefault(in_words(text), change)
+RIGHT, WRONG = {}, {}  # what is said → a change of a call; of combinations, the first of each
+for row in variants(residual=False):
+    if row.words and len(row.words) < 2 and not row.mistake:
+        RIGHT.setdefault(tuple(map(in_words, row.words)), row.change)
+    if row.mistake and not row.words:
+        WRONG.setdefault(in_words(row.mistake), row.change)
 
 
 class Changed(nn.Module):
@@ -78,10 +74,19 @@ def test_an_attention_that_is_no_mistake_is_named_and_not_accused(number):
 def test_a_constant_factor_is_a_variant_and_one_that_changes_with_the_size_a_mistake():
     right = check_layer(variant(scores=lambda self, Q, K: 0.7 * Q @ K.mT / math.sqrt(Q.shape[-1])))
     normed = check_layer(variant(scores=lambda self, Q, K: 0.12 * rms(Q) @ rms(K).mT))
-    wrong = check_layer(variant(scores=lambda self, Q, K: Q @ K.mT / 8))
+    fixed = check_layer(variant(scores=lambda self, Q, K: Q @ K.mT / 8))
+    wrong = check_layer(variant(scores=lambda self, Q, K: Q @ K.mT / Q.shape[-1] ** (1 / 3)))
     assert right and "scores times 0.7" in right.text, right
     assert normed and "RMSNorm of each head's queries and keys, scores times 0.12 in place of 1/√d" in normed.text
+    assert fixed.state == "other" and "scores times 0.125 in place of 1/√d." in fixed.text, fixed
     assert wrong.state == "wrong" and "should not change with the size" in wrong.text, wrong
+
+
+def test_a_residual_in_a_variant_is_told_how_to_hand_it_over():
+    added = wrong_by_rule.layer("rotary", "self.W_o(o)", "x + self.W_o(o)")
+    verdict = check_layer(added)
+    assert verdict.state == "wrong" and "(a residual)" in verdict.text and "`residual=True`" in verdict.next_step
+    assert check_layer(added, residual=True)
 
 
 BEHIND = "s = s.masked_fill(~keep, -math.inf)\n    a = s.softmax(-1)", "a = s.softmax(-1) * keep"
@@ -91,6 +96,25 @@ def test_a_mask_behind_the_softmax_of_normed_heads_is_the_mistake_in_the_variant
     verdict = check_layer(wrong_by_rule.layer("normed", *BEHIND))
     assert verdict.state == "wrong", verdict
     assert verdict.text.startswith("With RMSNorm of each head's queries and keys: The mask comes after the softmax")
+
+
+@pytest.mark.parametrize(("before", "behind", "turn"), [(63, 0, rotary), (4, 0, lambda X: X), (2, 3, lambda X: X)])
+def test_a_window_of_any_size_is_named_and_not_accused(before, behind, turn):
+    class Local(Plain):
+        def attend(self, queries, keys, values, keep=True):
+            Q, K, V = (
+                W(X).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                for W, X in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+            )
+            back = torch.arange(keys.shape[1])[:, None] - torch.arange(keys.shape[1])
+            scores = turn(Q) @ turn(K).mT / math.sqrt(Q.shape[-1])
+            weights = scores.masked_fill((back > before) | (-back > behind), -math.inf).softmax(-1)
+            return self.W_o((weights @ V).transpose(1, 2).flatten(2))
+
+    verdict = check_layer(Local)
+    said = f"This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
+    assert verdict.state == "other" and said in verdict.text, verdict
+    assert ("rotary" in verdict.text) is (turn is rotary)
 
 
 def test_a_learned_sink_is_another_attention_and_no_mistake():
@@ -111,6 +135,18 @@ class Positioned(Layer):
         super().__init__(num_hiddens, num_heads, dropout)
         self.by_step, self.by_pair = nn.Embedding(799, num_heads), nn.Parameter(torch.zeros(num_heads, 400, 400))
         self.factor, self.gate = nn.Parameter(torch.ones(num_heads, 1, 1)), nn.Linear(num_hiddens, num_hiddens)
+
+    def met(self, number, Q, K):
+        drawn = torch.Generator().manual_seed(number)  # for each head and step, as many numbers as a head has features
+        table = 0.5 * torch.randn(Q.shape[1], 799, Q.shape[3], generator=drawn)
+        return table[:, torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2]) + 399]
+
+    def with_null(self, queries, keys, values, valid_lens):
+        Q, K, V = self.project(queries, keys, values)
+        K, V = (torch.cat([X, X.new_full((len(X), Q.shape[1], 1, Q.shape[3]), n)], 2) for X, n in ((K, 0.5), (V, 2.0)))
+        padding = (torch.arange(K.shape[2]) >= valid_lens[:, None]) & (torch.arange(K.shape[2]) < K.shape[2] - 1)
+        weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).masked_fill(padding[:, None, None], -math.inf).softmax(-1)
+        return self.W_o(self.merge_heads(weights @ V))
 
     def step(self, Q, K):
         return self.by_step(torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2]) + 399).permute(2, 0, 1)
@@ -138,6 +174,20 @@ MADE_OF = {  # what a layer's weights are the softmax of → the layer
         lambda self, Q, K, scores: self.factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
     ),
     "This is a gate": variant(Positioned, forward=Positioned.gated),
+    "/ √d), with a bias that positions make with the queries.": positioned(
+        lambda self, Q, K, scores: scores + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
+    ),
+    "with scores times 0.577, a bias that positions make with queries and keys.": positioned(
+        lambda self, Q, K, scores: (
+            (
+                scores
+                + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
+                + torch.einsum("bhkf,hqkf->bhqk", K, self.met(1, Q, K))
+            )
+            / math.sqrt(3)
+        )
+    ),
+    "There is one more key and value, which no token has": variant(Positioned, forward=Positioned.with_null),
 }
 
 
@@ -326,7 +376,7 @@ def test_sizes_masks_and_orders_are_found_by_name_and_by_trying(layer, state, sa
 ADDED = """
     @ W_o.T + b_o -> @ W_o.T * 2 + b_o => The output is doubled.
     weights @ V -> weights @ V.cumsum(dim=2) => The values are summed up along the sequence.
-    Q @ K.mT -> (Q @ K.mT).abs() => The scores lose their signs.
+    Q @ K.mT -> (Q @ K.mT).square() => The scores are squared.
 """
 
 
