@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -12,12 +13,16 @@ from mha_lib.heads.batches import Batches, Loss, Run, runs
 from mha_lib.heads.before_mixing import before, evaluating, heads_of_torchs_layer, plainly
 from mha_lib.heads.found_layers import FoundLayer, described, mixing_name, text_table
 from mha_lib.heads.plans import Plan
+from mha_lib.heads.streaming import Stream, Streaming
 from mha_lib.heads.watching import Watch
 
 M = TypeVar("M", bound=nn.Module)
-ABLATIONS = ("zero", "mean", "resample")
+ABLATIONS = ("zero", "mean", "resample", "stream")
 Means = Mapping[str, Tensor]  # by layer (h, d), or (uses, h, d)
-Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
+By = str | Stream  # a word of ABLATIONS, or which keys are left
+Substitutes = Mapping[str, Tensor] | Stream
+# Heads (b, q, h, d), and the number of the call or what the same heads give where they stream -> heads.
+Change = Callable[[Tensor, int | Tensor], Tensor]
 
 
 class GatedHeads(Generic[M]):
@@ -35,9 +40,11 @@ class GatedHeads(Generic[M]):
         self.layers: dict[str, FoundLayer] = {}
         self.unknown: dict[str, str] = {}
         self._in_torchs_layers: set[str] = set()  # the names of mixing modules that torch never calls
+        self._calls: dict[nn.Module, list[str]] = {}  # by module, the mixing modules of its attention calls, in order
         found: dict[str, list[FoundLayer]] = {}
         for one in watch.seen:
             layer = described(one, self.names)
+            self._calls.setdefault(one.module, []).append("" if isinstance(layer, str) else layer.mixing)
             if isinstance(layer, str):
                 self.unknown[self.names[one.module]] = layer
                 continue
@@ -155,7 +162,7 @@ class GatedHeads(Generic[M]):
         return found
 
     def gates(
-        self, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor] | None = None
+        self, gates: Mapping[str, Tensor], substitutes: Substitutes | None = None
     ) -> AbstractContextManager[M]:
         """Inside, multiply the heads of these layers by gates, (h,) or (b, h), on their way to the mixing module.
 
@@ -165,28 +172,35 @@ class GatedHeads(Generic[M]):
             substitutes: from ``substitutes``, what 1 − gate is multiplied with; left out, zeros.
 
         Raises:
-            ValueError: a layer is not there, or its gates have another shape; in the block, gates or substitutes do not
-                fit the batch, or are of each example where the mixing module does not receive (b, q, h · d).
+            ValueError: a layer is not there, or its gates have another shape, or would mix in streaming where attention
+                is not causal; in the block, gates or substitutes do not fit the batch, or are of each example where the
+                mixing module does not receive (b, q, h · d).
             RuntimeError: the block ends, and a layer with gates was never computed in it.
         """
-        others = substitutes or {}
-        return self.changed({name: self.gated(name, gate, others.get(name)) for name, gate in gates.items()})
+        stream = substitutes if isinstance(substitutes, Stream) else None
+        others = {} if stream else substitutes or {}
+        return self.changed({name: self.gated(name, gate, others.get(name)) for name, gate in gates.items()}, stream)
 
-    def ablated(self, plan: Plan, by: str = "zero", instead: Means | None = None) -> AbstractContextManager[M]:
+    def ablated(
+        self, plan: Plan, by: By = "zero", instead: Means | None = None, sinks: int = 4, window: int = 24
+    ) -> AbstractContextManager[M]:
         """Inside, the model runs without these heads.
 
         Args:
             plan: for each layer by name, the numbers of the heads that are off.
             by: what takes the place of their output: "zero"; "mean", over the examples and positions of the example
                 that the heads were found with, without padding: positions that no query attends to; "resample", the
-                output for the next of those examples (then the model must be called with inputs of the same shape).
+                output for the next of those examples (then the model must be called with inputs of the same shape);
+                "stream", their own output where they attend to few keys, in causal attention.
             instead: what takes the place of their output, by layer, from ``means``; then ``by`` does not count.
+            sinks, window: with "stream", to how many of the first keys a query attends, and of the last ones, its own
+                among them. ``maps`` are those of all keys.
 
         Raises:
             ValueError: a layer or a head is not there, or ``by`` is another word, or needs what ``substitutes`` says.
             RuntimeError: as in ``gates``.
         """
-        gates = self.gates_of(plan)
+        gates, by = self.gates_of(plan), Stream(sinks, window) if by == "stream" else by
         return self.gates(gates, self.substitutes(by) if instead is None else self._as_substitutes(instead, plan))
 
     def gates_of(self, plan: Plan) -> dict[str, Tensor]:
@@ -200,8 +214,8 @@ class GatedHeads(Generic[M]):
             gates[name][list(heads)] = 0
         return gates
 
-    def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
-        """Return what takes the place of heads: (uses, b or 1, q or 1, h, d) by layer; none for zeros.
+    def substitutes(self, by: By = "zero") -> Substitutes:
+        """Return what takes the place of heads: (uses, b or 1, q or 1, h, d) by layer; none for zeros; a ``Stream``.
 
         Args:
             by: as in ``ablated``.
@@ -209,6 +223,8 @@ class GatedHeads(Generic[M]):
         Raises:
             ValueError: ``by`` is another word, or "resample" with one example; as in ``outputs``, but for zeros.
         """
+        if by == "stream" or isinstance(by, Stream):
+            return by if isinstance(by, Stream) else Stream()
         if by not in ABLATIONS:
             raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
         if by == "zero":
@@ -256,12 +272,14 @@ class GatedHeads(Generic[M]):
                 f"gates of {name} must have shape ({layer.num_heads},) or (batch, {layer.num_heads}), got {got}"
             )
 
-        def change(heads: Tensor, call: int) -> Tensor:
+        def change(heads: Tensor, call: int | Tensor) -> Tensor:
             if gate.dim() == 2:
                 self._need_batch(name, heads, "gates of each example are")
                 if len(gate) != len(heads):
                     raise ValueError(f"gates of {name} are of {len(gate)} examples, the batch has {len(heads)}")
             g = gate.to(heads)[..., None] if gate.dim() == 1 else gate.to(heads)[:, None, :, None]  # (b, 1, h, 1)
+            if isinstance(call, Tensor):
+                return call + g * (heads - call)
             if other is None:
                 return heads * g
             self._need_batch(name, heads, "substitutes are")
@@ -294,14 +312,32 @@ class GatedHeads(Generic[M]):
         mixing = self.layers[name].mixing
         return self.model.get_submodule(mixing.rpartition(".")[0] if mixing in self._in_torchs_layers else mixing)
 
+    @cached_property
+    def _not_causal(self) -> set[str]:
+        """The layers in which some query of the example attends to a later key, or to those of another sequence."""
+        maps = self.maps_of(self._run((), {})).items()
+        return {name for name, calls in maps if any(len({*X.shape[-2:]}) > 1 or X.triu(1).any() for X in calls)}
+
     @contextmanager
-    def changed(self, changes: Mapping[str, Change]) -> Iterator[M]:
+    def changed(self, changes: Mapping[str, Change], stream: Stream | None = None) -> Iterator[M]:
         """Inside, the layers' heads, (b, q, h, d) in most models, are changed before they are mixed.
 
+        With ``stream``, that is where they are computed, and changes get what they give where they stream besides.
+
         Raises:
+            ValueError: a layer cannot stream, since its attention is not causal.
             RuntimeError: as in ``gates``.
         """
+        if stream and (wrong := sorted(self._not_causal & changes.keys())):
+            raise ValueError(f"by='stream' needs causal attention, and that of {', '.join(wrong)} is not")
         calls = dict.fromkeys(changes, 0)
+
+        def mixed(name: str, change: Change) -> Callable[[Tensor, Tensor], Tensor]:
+            def mix(heads: Tensor, streaming: Tensor) -> Tensor:
+                calls[name] += 1
+                return change(heads, streaming)
+
+            return mix
 
         def counted(name: str, change: Change) -> Callable[[Tensor], Tensor]:
             layer = self.layers[name]
@@ -316,8 +352,17 @@ class GatedHeads(Generic[M]):
         with ExitStack() as hooks:
             hooks.enter_context(plainly())
             for name, change in changes.items():
-                hook = heads_of_torchs_layer if self.layers[name].mixing in self._in_torchs_layers else before
-                hooks.enter_context(hook(self.changed_at(name), counted(name, change)))
+                is_torchs = self.layers[name].mixing in self._in_torchs_layers
+                if not stream:
+                    hook = heads_of_torchs_layer if is_torchs else before
+                    hooks.enter_context(hook(self.changed_at(name), counted(name, change)))
+                elif is_torchs:  # which then gives its heads side by side
+                    hooks.enter_context(heads_of_torchs_layer(self.changed_at(name), lambda X: X))
+            if stream:
+                of = {layer.mixing: (name, layer.num_heads) for name, layer in self.layers.items()}
+                layers = {module: [of.get(each, ("", 0)) for each in mixing] for module, mixing in self._calls.items()}
+                mixes = {name: mixed(name, change) for name, change in changes.items()}
+                hooks.enter_context(Streaming(self.model, stream, layers, mixes))
             yield self.model
         if unused := [name for name, number in calls.items() if not number]:
             raise RuntimeError(
