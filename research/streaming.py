@@ -48,7 +48,7 @@ def main(names: Sequence[str]) -> None:
         bench = Bench(model)
         for name in names or PARTS:
             start = time.process_time()
-            if kept(name, lambda name=name: PARTS[name](bench))[1]:
+            if kept(name, partial(PARTS[name], bench))[1]:
                 print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
     found = {name: json.loads(file_of(name).read_text()) for name in PARTS if file_of(name).exists()}
     if found.keys() == PARTS.keys():
@@ -85,7 +85,9 @@ def texts(model: SmolLM2, kind: str, seed: int, number: int, packages: Sequence[
 @cache
 def modules_of(package: str) -> list[Path]:
     """The package's files, without its tests."""
-    (folder,) = find_spec(package).submodule_search_locations  # type: ignore[union-attr]
+    spec = find_spec(package)
+    assert spec and spec.submodule_search_locations, f"{package} is no package here"
+    (folder,) = spec.submodule_search_locations
     files = sorted(Path(folder).rglob("*.py"))
     return [file for file in files if not any("test" in part for part in file.relative_to(folder).parts)]
 
@@ -124,7 +126,9 @@ def runs_of_words(text: str) -> set[tuple[str, ...]]:
 def kept_runs() -> set[tuple[str, ...]]:
     """Those of all texts that other reports on SmolLM2 read."""
     fresh = [line.split("\t")[1] for line in FRESH_TEXTS.read_text(encoding="utf-8").splitlines()]
-    return set().union(*map(runs_of_words, [*fresh, *descriptions(), *own_prose(), *calibration_prose(), *docstrings()]))
+    return set().union(
+        *map(runs_of_words, [*fresh, *descriptions(), *own_prose(), *calibration_prose(), *docstrings()])
+    )
 
 
 # Measures and plans
@@ -134,7 +138,7 @@ def loss(model: SmolLM2, batch: Batch) -> Tensor:
     """Mean nats of each text, (b,), from the first token that counts."""
     ids: Tensor = batch["ids"]  # type: ignore[assignment]
     inputs = torch.cat([torch.full_like(ids[:, :1], FIRST_TOKEN), ids[:, :-1]], dim=1)
-    return TASK.losses(model(inputs, None, None), ids)[:, batch["start"] :].mean(dim=1)  # type: ignore[misc]
+    return TASK.losses(model(inputs, None, None), ids)[:, batch["start"] :].mean(dim=1)
 
 
 @dataclass
@@ -214,8 +218,9 @@ def tried(
     """A plan's rises, and those of its layer-matched draws."""
     scores = bench.scores(measure, seed, *kinds)
     plan = bench.plan(scores, number, unit)
-    how = {"instead": bench.found.means(loss, bench.calibration(seed))} if by == "mean" else {"by": by}
-    how |= {"sinks": STREAM.sinks, "window": STREAM.window} if by == "stream" else {}
+    how: dict = {"by": STREAM if by == "stream" else by}
+    if by == "mean":
+        how = {"instead": bench.found.means(loss, bench.calibration(seed))}
     others = bench.found.fair_draws(plan, draws, seed=seed) if draws else []
     found = rises(bench, [plan, *others], **how)
     return {"plan": plan, **{kind: {"plan": each[0], "draws": each[1:]} for kind, each in found.items()}}
@@ -224,8 +229,10 @@ def tried(
 def at_random(bench: Bench, number: int, unit: int, draws: int) -> dict:
     """The rises of random units of all layers."""
     pick = torch.Generator().manual_seed(3)
-    plans = [bench.plan(torch.rand(270 // unit, generator=pick).repeat_interleave(unit), number, unit) for _ in range(draws)]
-    found = rises(bench, plans, sinks=STREAM.sinks, window=STREAM.window, by="stream")
+    plans = [
+        bench.plan(torch.rand(270 // unit, generator=pick).repeat_interleave(unit), number, unit) for _ in range(draws)
+    ]
+    found = rises(bench, plans, by=STREAM)
     return {kind: {"draws": each} for kind, each in found.items()}
 
 

@@ -12,8 +12,8 @@ from mha_lib.heads.statistics import entropy, mean_distance, top1_hit_rate, weig
 from mha_lib.heads.streaming import Stream
 
 __all__ = [
-    "FoundHeads", "Removal", "Stream", "entropy", "load_pruned", "mean_distance", "of", "ranks", "save_pruned", "set_members",
-    "top1_hit_rate", "weight_on_self", "weight_on_token",
+    "FoundHeads", "Removal", "Stream", "entropy", "load_pruned", "mean_distance", "of", "ranks", "save_pruned",
+    "set_members", "top1_hit_rate", "weight_on_self", "weight_on_token",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # names that have left this room are found until the next release

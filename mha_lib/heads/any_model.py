@@ -320,7 +320,7 @@ class FoundHeads(GatedHeads[M]):
             return
         if batches is not None and instead is None and by == "mean":
             instead = self.means(loss, batches)
-        substitutes = self.substitutes(by) if instead is None else self._as_substitutes(instead, self.layers)
+        substitutes = self.in_place_of(self.layers, by, instead)
         yield from ((run, substitutes) for run in every)
 
     def remove(
@@ -372,9 +372,7 @@ class _Passes:
         weights: (n,), how much each counts.
     """
 
-    def __init__(
-        self, found: FoundHeads, run: Run, substitutes: Substitutes, with_whole: bool, bar: Generator[int]
-    ):
+    def __init__(self, found: FoundHeads, run: Run, substitutes: Substitutes, with_whole: bool, bar: Generator[int]):
         self.found, self.run, self.substitutes, self.bar = found, run, substitutes, bar
         self.reuse = Reuse(found.model, {name: found.changed_at(name) for name in found.layers})
         if with_whole:
@@ -403,19 +401,18 @@ class _Passes:
         """
         next(self.bar, None)
         found, gates = self.found, dict[str, Tensor]()
-        stream = self.substitutes if isinstance(self.substitutes, Stream) else None
-        others = {} if isinstance(self.substitutes, Stream) else self.substitutes
 
         def gated(name: str) -> Change:
             def change(heads: Tensor, call: int | Tensor) -> Tensor:
                 if name not in gates:  # in each example a gate of its own
                     size = (len(heads), heads.shape[-2]) if heads.dim() == 4 else heads.shape[-2:-1]
                     gates[name] = torch.full(size, point, dtype=torch.float64).requires_grad_()
-                return found.gated(name, gates[name], others.get(name))(heads, call)
+                return found.gated(name, gates[name], self.substitutes)(heads, call)
 
             return change
 
-        with torch.enable_grad(), found.changed({name: gated(name) for name in found.layers}, stream):
+        changes = {name: gated(name) for name in found.layers}
+        with torch.enable_grad(), found.changed(changes, self.substitutes):
             value = self.run.value()
             if not value.requires_grad:
                 raise ValueError(

@@ -17,9 +17,9 @@ from mha_lib.heads.streaming import Stream, Streaming
 from mha_lib.heads.watching import Watch
 
 M = TypeVar("M", bound=nn.Module)
-ABLATIONS = ("zero", "mean", "resample", "stream")
+ABLATIONS = ("zero", "mean", "resample")  # by a tensor
 Means = Mapping[str, Tensor]  # by layer (h, d), or (uses, h, d)
-By = str | Stream  # a word of ABLATIONS, or which keys are left
+By = str | Stream  # a word of ABLATIONS, or "stream"
 Substitutes = Mapping[str, Tensor] | Stream
 # Heads (b, q, h, d), and the number of the call or what the same heads give where they stream -> heads.
 Change = Callable[[Tensor, int | Tensor], Tensor]
@@ -113,7 +113,7 @@ class GatedHeads(Generic[M]):
         found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
 
         def keep(name: str) -> Change:
-            def kept(heads: Tensor, _: int) -> Tensor:
+            def kept(heads: Tensor, _: int | Tensor) -> Tensor:
                 self._need_batch(name, heads, "outputs are")
                 found[name].append(heads.detach())
                 return heads
@@ -161,9 +161,7 @@ class GatedHeads(Generic[M]):
                 found[some.shape] = some | found.get(some.shape, torch.zeros_like(some))
         return found
 
-    def gates(
-        self, gates: Mapping[str, Tensor], substitutes: Substitutes | None = None
-    ) -> AbstractContextManager[M]:
+    def gates(self, gates: Mapping[str, Tensor], substitutes: Substitutes | None = None) -> AbstractContextManager[M]:
         """Inside, multiply the heads of these layers by gates, (h,) or (b, h), on their way to the mixing module.
 
         The gates are differentiable. The result is that of a mixing matrix whose columns are multiplied by them.
@@ -177,9 +175,7 @@ class GatedHeads(Generic[M]):
                 mixing module does not receive (b, q, h · d).
             RuntimeError: the block ends, and a layer with gates was never computed in it.
         """
-        stream = substitutes if isinstance(substitutes, Stream) else None
-        others = {} if stream else substitutes or {}
-        return self.changed({name: self.gated(name, gate, others.get(name)) for name, gate in gates.items()}, stream)
+        return self.changed({name: self.gated(name, gate, substitutes) for name, gate in gates.items()}, substitutes)
 
     def ablated(
         self, plan: Plan, by: By = "zero", instead: Means | None = None, sinks: int = 4, window: int = 24
@@ -200,8 +196,8 @@ class GatedHeads(Generic[M]):
             ValueError: a layer or a head is not there, or ``by`` is another word, or needs what ``substitutes`` says.
             RuntimeError: as in ``gates``.
         """
-        gates, by = self.gates_of(plan), Stream(sinks, window) if by == "stream" else by
-        return self.gates(gates, self.substitutes(by) if instead is None else self._as_substitutes(instead, plan))
+        by = Stream(sinks, window) if by == "stream" else by
+        return self.gates(self.gates_of(plan), self.in_place_of(plan, by, instead))
 
     def gates_of(self, plan: Plan) -> dict[str, Tensor]:
         """Return gates that are 0 for the heads in a plan and 1 for the others of its layers."""
@@ -214,8 +210,14 @@ class GatedHeads(Generic[M]):
             gates[name][list(heads)] = 0
         return gates
 
-    def substitutes(self, by: By = "zero") -> Substitutes:
-        """Return what takes the place of heads: (uses, b or 1, q or 1, h, d) by layer; none for zeros; a ``Stream``.
+    def in_place_of(self, names: Iterable[str], by: By, instead: Means | None) -> Substitutes:
+        """Return what takes the place of heads of these layers."""
+        if instead is not None:
+            return self._as_substitutes(instead, names)
+        return by if isinstance(by, Stream) else Stream() if by == "stream" else self.substitutes(by)
+
+    def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
+        """Return what takes the place of heads: (uses, b or 1, q or 1, h, d) by layer; none for zeros.
 
         Args:
             by: as in ``ablated``.
@@ -223,10 +225,8 @@ class GatedHeads(Generic[M]):
         Raises:
             ValueError: ``by`` is another word, or "resample" with one example; as in ``outputs``, but for zeros.
         """
-        if by == "stream" or isinstance(by, Stream):
-            return by if isinstance(by, Stream) else Stream()
         if by not in ABLATIONS:
-            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
+            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, stream, got {by!r}")
         if by == "zero":
             return {}
         if by == "mean":
@@ -263,9 +263,9 @@ class GatedHeads(Generic[M]):
             found[name] = given.reshape(-1, 1, 1, *size)
         return found
 
-    def gated(self, name: str, gate: Tensor, other: Tensor | None) -> Change:
-        """Return what multiplies heads by gates, and adds the rest of ``other`` (uses, b or 1, q or 1, h, d)."""
-        layer = self._layer(name)
+    def gated(self, name: str, gate: Tensor, substitutes: Substitutes | None) -> Change:
+        """Return what multiplies heads by gates, and adds the rest of what takes their place."""
+        layer, other = self._layer(name), substitutes.get(name) if isinstance(substitutes, Mapping) else None
         if not isinstance(gate, Tensor) or gate.dim() not in (1, 2) or gate.shape[-1] != layer.num_heads:
             got = tuple(gate.shape) if isinstance(gate, Tensor) else f"{gate!r}, which is no tensor"
             raise ValueError(
@@ -319,50 +319,46 @@ class GatedHeads(Generic[M]):
         return {name for name, calls in maps if any(len({*X.shape[-2:]}) > 1 or X.triu(1).any() for X in calls)}
 
     @contextmanager
-    def changed(self, changes: Mapping[str, Change], stream: Stream | None = None) -> Iterator[M]:
+    def changed(self, changes: Mapping[str, Change], substitutes: Substitutes | None = None) -> Iterator[M]:
         """Inside, the layers' heads, (b, q, h, d) in most models, are changed before they are mixed.
 
-        With ``stream``, that is where they are computed, and changes get what they give where they stream besides.
+        With a ``Stream``, that is where they are computed, and changes get what they give where they stream besides.
 
         Raises:
             ValueError: a layer cannot stream, since its attention is not causal.
             RuntimeError: as in ``gates``.
         """
+        stream = substitutes if isinstance(substitutes, Stream) else None
         if stream and (wrong := sorted(self._not_causal & changes.keys())):
             raise ValueError(f"by='stream' needs causal attention, and that of {', '.join(wrong)} is not")
         calls = dict.fromkeys(changes, 0)
 
-        def mixed(name: str, change: Change) -> Callable[[Tensor, Tensor], Tensor]:
-            def mix(heads: Tensor, streaming: Tensor) -> Tensor:
-                calls[name] += 1
-                return change(heads, streaming)
-
-            return mix
-
-        def counted(name: str, change: Change) -> Callable[[Tensor], Tensor]:
+        def counted(name: str, change: Change) -> Callable[..., Tensor]:
             layer = self.layers[name]
 
-            def changed(X: Tensor) -> Tensor:  # (b, q, h · d) -> (b, q, h · d)
-                heads = change(X.unflatten(-1, (layer.num_heads, layer.head_size)), calls[name])
+            def changed(X: Tensor, streaming: Tensor | None = None) -> Tensor:  # (b, q, h · d), or both (b, q, h, d)
                 calls[name] += 1
-                return heads.flatten(start_dim=-2)
+                if streaming is not None:
+                    return change(X, streaming)
+                heads = X.unflatten(-1, (layer.num_heads, layer.head_size))
+                return change(heads, calls[name] - 1).flatten(start_dim=-2)
 
             return changed
 
         with ExitStack() as hooks:
             hooks.enter_context(plainly())
-            for name, change in changes.items():
-                is_torchs = self.layers[name].mixing in self._in_torchs_layers
-                if not stream:
-                    hook = heads_of_torchs_layer if is_torchs else before
-                    hooks.enter_context(hook(self.changed_at(name), counted(name, change)))
-                elif is_torchs:  # which then gives its heads side by side
-                    hooks.enter_context(heads_of_torchs_layer(self.changed_at(name), lambda X: X))
+            counting = {name: counted(name, change) for name, change in changes.items()}
+            for name, change in counting.items():
+                if self.layers[name].mixing in self._in_torchs_layers:  # which else mixes its heads at once
+                    hooks.enter_context(
+                        heads_of_torchs_layer(self.changed_at(name), (lambda X: X) if stream else change)
+                    )
+                elif not stream:
+                    hooks.enter_context(before(self.changed_at(name), change))
             if stream:
                 of = {layer.mixing: (name, layer.num_heads) for name, layer in self.layers.items()}
                 layers = {module: [of.get(each, ("", 0)) for each in mixing] for module, mixing in self._calls.items()}
-                mixes = {name: mixed(name, change) for name, change in changes.items()}
-                hooks.enter_context(Streaming(self.model, stream, layers, mixes))
+                hooks.enter_context(Streaming(self.model, stream, layers, counting))
             yield self.model
         if unused := [name for name, number in calls.items() if not number]:
             raise RuntimeError(

@@ -78,19 +78,16 @@ class Streaming(Watch):
         if name not in self.changes:
             return output
 
-        def mixed(full: Tensor, streaming: Tensor) -> Tensor:  # (b, h, q, d) or (b · h, q, d)
-            both = (X.reshape(-1, num_heads, *X.shape[-2:]).transpose(1, 2) for X in (full, streaming))
-            return self.changes[name](*both).transpose(1, 2).reshape(full.shape)
+        def mixed(full: Tensor, streaming: Tensor, *shape: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
+            both = (X.reshape(shape or (-1, num_heads, *X.shape[-2:])).transpose(*axes) for X in (full, streaming))
+            return self.changes[name](*both).transpose(*axes).reshape(full.shape)
 
-        if one.is_torchs_layer:  # (q, b, h · d), since an identity mixes the heads here, or (q, h · d)
-            allowed = self.stream.allowed(len(args[0]), len(args[1]), output[0].device)
-            mask = kwargs["attn_mask"]
-            given = ~mask if mask.dtype == torch.bool else mask
-            left = _restricted(given, allowed)
-            again = {**kwargs, "attn_mask": ~left if mask.dtype == torch.bool else left, "is_causal": False}
-            both = [X.reshape(len(X), -1, num_heads, X.shape[-1] // num_heads) for X in (output[0], func(*args, **again)[0])]
-            heads = self.changes[name](*(X.transpose(0, 1) for X in both))
-            return heads.transpose(0, 1).reshape(output[0].shape), *output[1:]
+        if one.is_torchs_layer:  # (q, b, h · d) or (q, h · d): an identity mixes the heads here
+            allowed, mask = self.stream.allowed(len(args[0]), len(args[1]), output[0].device), kwargs["attn_mask"]
+            left = _restricted(~mask if mask is not None and mask.dtype == torch.bool else mask, allowed)
+            again = kwargs | {"attn_mask": ~left if left.dtype == torch.bool else left, "is_causal": False}
+            shape = len(args[0]), -1, num_heads, output[0].shape[-1] // num_heads
+            return mixed(output[0], func(*args, **again)[0], *shape, axes=(0, 1)), *output[1:]
         if one.primitive == "softmax":
             weights = next(X for X in args if isinstance(X, Tensor) and id(X) in self._weights)
             heads = mixed(weights, self._streaming_weights(weights))
