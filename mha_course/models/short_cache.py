@@ -31,6 +31,7 @@ class ShortCache:
 
     Attributes:
         length: how many tokens were read.
+        parts: the heads that keep every token, and those that keep few.
     """
 
     def __init__(self, num_key_value_heads: int, streaming: Collection[int] = (), sinks: int = 4, window: int = 24):
@@ -39,12 +40,12 @@ class ShortCache:
         self.num_key_value_heads, self.length = num_key_value_heads, 0
         whole = [group for group in range(num_key_value_heads) if group not in streaming]
         parts = [_All(whole), _Few(sorted(streaming), Stream(sinks, window))]
-        self._parts: list[_Part] = [part for part in parts if part.groups]
+        self.parts: list[Part] = [part for part in parts if part.groups]
 
     @property
     def num_bytes(self) -> int:
         """Return how large the kept keys and values are."""
-        return sum(2 * X.numel() * X.element_size() for part in self._parts for X in part.kept(self.length)[:1])
+        return sum(X.numel() * X.element_size() for part in self.parts for X in part.kept(self.length))
 
     @torch.no_grad()
     def attend(self, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ class ShortCache:
         """
         by_group = Q.unflatten(1, (self.num_key_value_heads, -1))  # (b, g, h / g, n, d)
         output = torch.empty_like(by_group)
-        for part in self._parts:
+        for part in self.parts:
             queries = by_group[:, part.groups].flatten(1, 2)
             found = part.attend(queries, K[:, part.groups], V[:, part.groups], self.length)
             output[:, part.groups] = found.unflatten(1, (len(part.groups), -1))
@@ -66,15 +67,15 @@ class ShortCache:
         return output.flatten(1, 2)
 
 
-class _Part:
-    """Some key-value heads of a cache, with slots for their keys and values."""
+class Part:
+    """Hold some key-value heads of a cache, with slots for their keys and values."""
 
     def __init__(self, groups: Sequence[int]):
         self.groups = list(groups)
         self.slots: tuple[Tensor, Tensor] | None = None
 
     def room(self, K: Tensor, number: int) -> tuple[Tensor, Tensor]:
-        """So many slots at least; those that are full stay full."""
+        """Return so many slots at least for keys like these, and for values; those that are full stay full."""
         if self.slots is None or self.slots[0].shape[2] < number:
             new = K.new_empty(2, *K.shape[:2], number, K.shape[3])
             for kept, empty in zip(self.slots or (), new, strict=False):
@@ -82,19 +83,21 @@ class _Part:
             self.slots = new[0], new[1]
         return self.slots
 
+    def number_kept(self, length: int) -> int:
+        """Return how many tokens of a text of this length are kept."""
+        return length
+
     def kept(self, length: int) -> tuple[Tensor, ...]:
-        """The keys and values of a text of this length."""
-        raise NotImplementedError
+        """Return the keys and values of a text of this length."""
+        return tuple(X[:, :, : self.number_kept(length)] for X in self.slots or ())
 
     def attend(self, Q: Tensor, K: Tensor, V: Tensor, length: int) -> Tensor:
+        """Return what the heads give for tokens after so many, and keep these tokens."""
         raise NotImplementedError
 
 
-class _All(_Part):
+class _All(Part):
     """Every token has a slot."""
-
-    def kept(self, length: int) -> tuple[Tensor, ...]:
-        return tuple(X[:, :, :length] for X in self.slots or ())
 
     def attend(self, Q: Tensor, K: Tensor, V: Tensor, length: int) -> Tensor:
         new, end = K.shape[2], length + K.shape[2]
@@ -106,15 +109,15 @@ class _All(_Part):
         return F.scaled_dot_product_attention(Q, K, V, mask, is_causal=mask is None and new > 1, enable_gqa=True)
 
 
-class _Few(_Part):
+class _Few(Part):
     """The first tokens have slots of their own, and the latest ones those of a ring."""
 
     def __init__(self, groups: Sequence[int], stream: Stream):
         super().__init__(groups)
         self.stream, self.number = stream, stream.sinks + stream.window
 
-    def kept(self, length: int) -> tuple[Tensor, ...]:
-        return tuple(X[:, :, : min(length, self.number)] for X in self.slots or ())
+    def number_kept(self, length: int) -> int:
+        return min(length, self.number)
 
     def slots_of(self, positions: Tensor) -> Tensor:
         """Which slots the tokens at these positions take."""
@@ -132,7 +135,9 @@ class _Few(_Part):
     def _piece(self, Q: Tensor, K: Tensor, V: Tensor, length: int) -> Tensor:
         end = length + K.shape[2]
         if end - length == 1:  # its slot is that of the token which it sees no more
-            self._keep(K, V, length, end)
+            slot = int(self.slots_of(torch.tensor(length)))
+            for slots, X in zip(self.slots or (), (K, V), strict=True):
+                slots[:, :, slot] = X[:, :, 0]
             keys, values = self.kept(end)
             return F.scaled_dot_product_attention(Q, keys, values, enable_gqa=True)
         old = torch.arange(length, device=K.device)
@@ -142,16 +147,12 @@ class _Few(_Part):
             torch.cat([X[:, :, slots], new], dim=2) for X, new in zip(self.slots or (), (K, V), strict=True)
         )
         positions = torch.cat([old, torch.arange(length, end, device=K.device)])
-        mask = self.stream.allowed(end - length, end, K.device)[:, positions]
-        self._keep(K, V, length, end)
+        mask = self.stream.sees(positions[-K.shape[2] :, None], positions)
+        kept = positions[len(old) :]
+        kept = kept[(kept < self.stream.sinks) | (kept >= end - self.stream.window)]
+        for slots_of_both, X in zip(self.slots or (), (K, V), strict=True):
+            slots_of_both[:, :, self.slots_of(kept)] = X[:, :, kept - length]
         return F.scaled_dot_product_attention(Q, keys, values, mask, enable_gqa=True)
-
-    def _keep(self, K: Tensor, V: Tensor, length: int, end: int) -> None:
-        """Keep what a later token may see."""
-        positions = torch.arange(length, end, device=K.device)
-        positions = positions[(positions < self.stream.sinks) | (positions >= end - self.stream.window)]
-        for slot, X in zip(self.slots or (), (K, V), strict=True):
-            slot[:, :, self.slots_of(positions)] = X[:, :, positions - length]
 
 
 class Writer:

@@ -40,7 +40,11 @@ class Stream:
 
     def allowed(self, num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
         """Return which query may attend to which key, bool (q, k); the last query is at the last key."""
-        i, j = torch.arange(num_keys, device=device)[-num_queries:, None], torch.arange(num_keys, device=device)
+        j = torch.arange(num_keys, device=device)
+        return self.sees(j[-num_queries:, None], j)
+
+    def sees(self, i: Tensor, j: Tensor) -> Tensor:
+        """Return whether queries at positions ``i`` attend to keys at positions ``j``."""
         return (j <= i) & ((j < self.sinks) | (i - j < self.window))
 
 
