@@ -17,12 +17,6 @@ Mixed = Callable[[Tensor, Tensor], Tensor]  # heads, and the same heads streamin
 class Stream:
     """Name the keys of a streaming head: the first ones, ``sinks``, and the last ``window``, the query's own with them.
 
-    >>> Stream(sinks=1, window=2).allowed(4, 4).int()
-    tensor([[1, 0, 0, 0],
-            [1, 1, 0, 0],
-            [1, 1, 1, 0],
-            [1, 0, 1, 1]], dtype=torch.int32)
-
     Raises:
         ValueError: ``sinks`` is below 0 or ``window`` below 1.
 
