@@ -1,7 +1,7 @@
 """Which heads of SmolLM2 need to see far back? Streaming by head, group and layer: ``make research-streaming``.
 
-The protocol is in streaming.md, and was committed before this file. Each part is kept as soon as it is done. All takes
-about forty minutes on two cores with nothing else to do.
+The protocol is in streaming.md, and was committed before this file. Each part is kept as soon as it is done, and what
+is kept is printed at the end. All takes about a quarter of an hour of CPU time.
 """
 
 import ast
@@ -19,15 +19,16 @@ import torch
 from torch import Tensor
 
 from mha_course.heads.ablation import eval_mode
+from mha_course.heads.intervals import mean_and_ci95
 from mha_course.models.smollm2 import FIRST_TOKEN, SmolLM2, smollm2
 from mha_lib import heads
 from mha_lib.heads import FoundHeads, Stream
 from research.fresh_texts import TEXTS as FRESH_TEXTS
-from research.kept import kept_file, rounded, write_compact
+from research.kept import rounded, write_compact
 from research.prose import descriptions, own_prose
 from research.real_texts import TASK, calibration_prose, docstrings, is_prose
 
-PARTS_FOLDER = Path(__file__).with_name("results") / "subset" / "streaming"  # git ignores it
+PARTS_FOLDER = Path(__file__).with_name("results") / "streaming"
 PROTOCOL = "1749391fd41567463ead6d2c0c7ae959c21843b0"  # the commit that says what is done here
 JUDGED_SEED = int(PROTOCOL[:8], 16)
 CALIBRATION_PACKAGES = ("numpy", "pandas", "tornado", "traitlets")
@@ -41,17 +42,17 @@ Batch = Mapping[str, object]  # "ids" (b, TOKENS), and "start"
 
 
 def main(names: Sequence[str]) -> None:
-    """Measure what is not there yet, and write what is; a part that was not reached is missing."""
+    """Measure what is not there yet, and print the table of what is."""
     PARTS_FOLDER.mkdir(parents=True, exist_ok=True)
-    model = smollm2()
-    with eval_mode(model):
-        bench = Bench(model)
-        for name in names or PARTS:
-            start = time.process_time()
-            if kept(name, partial(PARTS[name], bench))[1]:
+    if missing := [name for name in names or PARTS if not file_of(name).exists()]:
+        model = smollm2()
+        with eval_mode(model):
+            bench = Bench(model)
+            for name in missing:
+                start = time.process_time()
+                kept(name, partial(PARTS[name], bench))
                 print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
-    found = {name: json.loads(file_of(name).read_text()) for name in PARTS if file_of(name).exists()}
-    write_compact(kept_file("streaming"), found)
+    print(table({name: json.loads(file_of(name).read_text()) for name in PARTS if file_of(name).exists()}))
 
 
 def file_of(name: str) -> Path:
@@ -59,12 +60,66 @@ def file_of(name: str) -> Path:
     return PARTS_FOLDER / f"{name.replace(' ', '_')}.json"
 
 
-def kept(name: str, compute: Callable[[], dict]) -> tuple[dict, bool]:
-    """A part from its file, or computed and kept there; and whether it was computed."""
-    file, is_new = file_of(name), not file_of(name).exists()
-    if is_new:
+def kept(name: str, compute: Callable[[], dict]) -> dict:
+    """A part from its file, or computed and kept there."""
+    file = file_of(name)
+    if not file.exists():
         write_compact(file, rounded(compute(), 5))
-    return json.loads(file.read_text()), is_new
+    return json.loads(file.read_text())
+
+
+def table(parts: Mapping[str, dict]) -> str:
+    """Nats more a token: of each plan, with its interval by text; its draws, lowest to highest; the difference."""
+    head = [
+        "plan",
+        "cache at 4,096",
+        *(f"{kind}: {what}" for kind in STARTS for what in ("plan", "draws", "difference")),
+    ]
+    rows = []
+    for name, part in parts.items():
+        if "prose" not in part or "draws" not in part["prose"]:
+            continue
+        row = [name, f"{cache_left(part['plan']):.2f}" if "plan" in part else "–"]
+        for kind in STARTS:
+            plan, draws = part[kind].get("plan"), torch.tensor(part[kind]["draws"]).double()
+            row.append(interval(torch.tensor(plan).double()) if plan else "–")
+            means = draws.mean(dim=1).tolist() if len(draws) else []
+            row.append(f"{min(means):.3f} to {max(means):.3f}" if len(means) else "–")
+            both = plan and len(draws)
+            row.append(interval(torch.tensor(plan).double() - draws.mean(dim=0)) if both else "–")
+        rows.append(row)
+    lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
+    if {"base", "prose alone"} <= parts.keys():
+        more = [torch.tensor(parts[name]["copying"]["plan"]).double() for name in ("prose alone", "base")]
+        lines.append(
+            f"\nCalibrated on prose alone, copying rises more than with the base by {interval(more[0] - more[1])}."
+        )
+    for one, other in (("18 groups", "18 groups, means"), ("18 groups", "18 groups, zeros")):
+        if {one, other} <= parts.keys():
+            less = {
+                kind: torch.tensor(parts[one][kind]["plan"]).double() - torch.tensor(parts[other][kind]["plan"])
+                for kind in STARTS
+            }
+            lines.append(
+                f"\n{one} that stream, less those of *{other}*: "
+                + ", ".join(f"{kind} {interval(each)}" for kind, each in less.items())
+                + "."
+            )
+    if "induction groups" in parts:
+        lines.append(f"\nThe first ten groups with each calibration seed: {parts['induction groups']['first']}.")
+    return "\n".join(lines)
+
+
+def interval(values: Tensor) -> str:
+    """The mean over texts, and Student's interval."""
+    mean, low, high = mean_and_ci95(values)
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+
+def cache_left(plan: Mapping[str, Sequence[int]], tokens: int = 4096) -> float:
+    """The part of keys and values that is kept, of so many tokens, where all heads of a group stream."""
+    streaming = sum(set(range(3 * group, 3 * group + 3)) <= {*off} for off in plan.values() for group in range(3))
+    return 1 - streaming / GROUPS * (1 - (STREAM.sinks + STREAM.window) / tokens)
 
 
 # Texts
@@ -166,7 +221,7 @@ class Bench:
         name = " ".join(["scores", measure, str(seed), *kinds])
         batches = self.calibration(seed, *[kinds] * bool(kinds))
         compute = {"outside": self._outside}.get(measure, partial(self._gradients, measure))
-        return torch.tensor(kept(name, lambda: {"heads": compute(batches)})[0]["heads"])
+        return torch.tensor(kept(name, lambda: {"heads": compute(batches)})["heads"])
 
     def _gradients(self, by: str, batches: list[Batch]) -> Tensor:
         meaning = STREAM if by == "stream" else by
@@ -194,7 +249,7 @@ class Bench:
 
 def rises(bench: Bench, plans: Sequence[heads.plans.Plan], **how) -> dict[str, Tensor]:
     """How much each judged text's loss rises, by kind: (plans, texts)."""
-    whole = {kind: torch.tensor(row) for kind, row in kept("whole", partial(whole_losses, bench))[0].items()}
+    whole = {kind: torch.tensor(row) for kind, row in kept("whole", partial(whole_losses, bench)).items()}
     found = [bench.losses(plan, **how) for plan in plans]
     return {kind: torch.stack([one[kind] - whole[kind] for one in found]) for kind in whole}
 

@@ -114,10 +114,7 @@ def test_rises_are_those_of_a_mask_and_parts_are_kept(bench):
     torch.testing.assert_close(found["code"]["plan"], more, rtol=0, atol=1e-4)
     assert more.abs().max() > 1e-3
     # Kept, and not computed again.
-    assert streaming.kept("whole", lambda: 1 / 0) == (
-        json.loads((streaming.PARTS_FOLDER / "whole.json").read_text()),
-        False,
-    )
+    assert streaming.kept("whole", lambda: 1 / 0) == json.loads((streaming.PARTS_FOLDER / "whole.json").read_text())
 
 
 def test_the_weight_outside_is_what_streaming_leaves_out(bench):
@@ -135,9 +132,23 @@ def test_the_weight_outside_is_what_streaming_leaves_out(bench):
     torch.testing.assert_close(found, torch.stack(parts).mean(dim=0), rtol=0, atol=1e-4)
 
 
-def test_all_parts_can_be_asked_for_by_name(bench, monkeypatch):
-    monkeypatch.setattr(streaming, "PARTS", {"whole": streaming.whole_losses})
+def test_parts_are_measured_by_name_once_and_printed(bench, monkeypatch, capsys):
+    def part(_):
+        each = {"plan": [0.5, 0.7, 0.5, 0.7], "draws": [[1.0] * 4, [3.0] * 4]}
+        return {"plan": {"layer 0": [0, 1, 2, 4]}, **dict.fromkeys(streaming.STARTS, each)}
+
+    monkeypatch.setattr(streaming, "PARTS", {"base": part})
     monkeypatch.setattr(streaming, "smollm2", lambda: bench.model)
-    monkeypatch.setattr(streaming, "kept_file", lambda name: streaming.PARTS_FOLDER / "kept.json")
-    streaming.main(["whole"])
-    assert json.loads((streaming.PARTS_FOLDER / "kept.json").read_text()).keys() == {"whole"}
+    streaming.main([])
+    first = capsys.readouterr().out
+    row = first.splitlines()[2].split(" | ")
+    assert row[:2] == ["| base", "0.99"] and row[3] == "1.000 to 3.000"
+    assert row[2].startswith("0.600 (") and row[4].startswith("-1.400 (")
+    monkeypatch.setattr(streaming, "smollm2", lambda: 1 / 0)
+    streaming.main(["base"])
+    assert capsys.readouterr().out == first
+
+
+def test_the_cache_that_is_left_counts_whole_groups():
+    plan = {f"layer {layer}": list(range(9)) for layer in range(20)} | {"layer 20": [0, 1, 3, 4, 6, 7]}
+    assert streaming.cache_left(plan) == pytest.approx((30 + 60 * 28 / 4096) / 90)
