@@ -24,7 +24,7 @@ from mha_course.models.smollm2 import FIRST_TOKEN, SmolLM2, smollm2
 from mha_lib import heads
 from mha_lib.heads import FoundHeads, Stream
 from research.fresh_texts import TEXTS as FRESH_TEXTS
-from research.kept import rounded, write_compact
+from research.kept import kept_file, rounded, write_compact
 from research.prose import descriptions, own_prose
 from research.real_texts import TASK, calibration_prose, docstrings, is_prose
 
@@ -42,7 +42,7 @@ Batch = Mapping[str, object]  # "ids" (b, TOKENS), and "start"
 
 
 def main(names: Sequence[str]) -> None:
-    """Measure what is not there yet, and print the table of what is."""
+    """Measure what is not there yet; write what is into the library, and print its table."""
     PARTS_FOLDER.mkdir(parents=True, exist_ok=True)
     if missing := [name for name in names or PARTS if not file_of(name).exists()]:
         model = smollm2()
@@ -52,7 +52,9 @@ def main(names: Sequence[str]) -> None:
                 start = time.process_time()
                 kept(name, partial(PARTS[name], bench))
                 print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
-    print(table({name: json.loads(file_of(name).read_text()) for name in PARTS if file_of(name).exists()}))
+    found = {name: json.loads(file_of(name).read_text()) for name in PARTS if file_of(name).exists()}
+    write_compact(kept_file("streaming"), found)
+    print(table(found))
 
 
 def file_of(name: str) -> Path:

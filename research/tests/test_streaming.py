@@ -138,9 +138,11 @@ def test_parts_are_measured_by_name_once_and_printed(bench, monkeypatch, capsys)
         return {"plan": {"layer 0": [0, 1, 2, 4]}, **dict.fromkeys(streaming.STARTS, each)}
 
     monkeypatch.setattr(streaming, "PARTS", {"base": part})
+    monkeypatch.setattr(streaming, "kept_file", lambda name: streaming.PARTS_FOLDER / "in the library.json")
     monkeypatch.setattr(streaming, "smollm2", lambda: bench.model)
     streaming.main([])
     first = capsys.readouterr().out
+    assert json.loads((streaming.PARTS_FOLDER / "in the library.json").read_text()) == {"base": part(None)}
     row = first.splitlines()[2].split(" | ")
     assert row[:2] == ["| base", "0.99"] and row[3] == "1.000 to 3.000"
     assert row[2].startswith("0.600 (") and row[4].startswith("-1.400 (")
