@@ -19,8 +19,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-damaged nightly \
-	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
+.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-writing bench-damaged nightly \
+	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -115,6 +115,9 @@ research-next-word: install ## cut heads of SmolLM2 and see what it says next, o
 research-fresh-texts: install ## hold the claims about SmolLM2 against fresh texts: ten minutes; goes on where it stopped; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m research.fresh_texts
 
+research-streaming: install ## which heads of SmolLM2 need to see far back, on fresh texts: forty minutes; goes on where it stopped; needs make real-models
+	@$(PY) -m research.streaming
+
 research-families: install ## find the heads of every language model of transformers, small and random: one minute
 	@OMP_NUM_THREADS=1 $(PY) -m research.found_families
 
@@ -129,6 +132,9 @@ bench-notebooks: install ## how long each notebook takes, from empty caches: som
 
 bench-widgets: install ## how fast live pictures answer in a browser, and whether they grow: some minutes
 	@$(PY) -m benchmarks.widgets
+
+bench-writing: install ## how fast SmolLM2's shapes read and write, whole, pruned and streaming: half an hour; goes on where it stopped
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.writing
 
 bench-damaged: install nbgrader ## hand in thirty notebooks, ten of them damaged, and let nbgrader grade them: a quarter of an hour
 	@OMP_NUM_THREADS=1 $(PY) -m classroom.damaged_hand_ins $(if $(LEARNERS),--learners $(LEARNERS))

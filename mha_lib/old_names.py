@@ -24,7 +24,7 @@ HEADS = (
     "controls", "interactions", "kept_results", "key_patterns", "planted_heads", "seeds", "ablation", "coalitions",
     "intervals", "measures", "removal",
 )  # fmt: skip
-GONE = {"heads": HEADS}
+GONE = {"heads": HEADS, "attention": ("shape_trace",)}
 INSTALL = "pip install mha-course"
 
 _has_told = False
@@ -66,10 +66,10 @@ def install() -> None:
 def _moved(module: str, name: str) -> ModuleType:
     """The module of mha_course in the place of ``module``; the first time, a warning names the new import."""
     global _has_told
-    package, _, last = name.replace("mha_lib", "mha_course", 1).rpartition(".")
+    package, _, last = _now(name).rpartition(".")
     line = f"from {package} import {last}"
     try:
-        found = importlib.import_module(module.replace("mha_lib", "mha_course", 1))
+        found = importlib.import_module(_now(module))
     except ModuleNotFoundError as error:
         if error.name != "mha_course":
             raise
@@ -81,3 +81,8 @@ def _moved(module: str, name: str) -> ModuleType:
         told = f"{name} has moved: write `{line}`. The old names of what is now in mha_course go with the next release."
         warnings.warn(told, FutureWarning, stacklevel=3)
     return found
+
+
+def _now(name: str) -> str:
+    """The name in mha_course, whose room for what left mha_lib.attention is models."""
+    return name.replace("mha_lib", "mha_course", 1).replace(".attention.", ".models.", 1)

@@ -70,12 +70,13 @@ def docstrings() -> Iterator[str]:
         nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         documented = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
         paragraphs = "\n\n".join(ast.get_docstring(node) or "" for node in documented).split("\n\n")
-        words = " ".join(filter(_is_prose, (" ".join(part.split()) for part in paragraphs))).split()
+        words = " ".join(filter(is_prose, (" ".join(part.split()) for part in paragraphs))).split()
         starts = range(0, len(words) - WORDS_OF_A_TEXT + 1, WORDS_OF_A_TEXT)[:TEXTS_OF_A_MODULE]
         yield from (" ".join(words[start : start + WORDS_OF_A_TEXT]) for start in starts)
 
 
-def _is_prose(paragraph: str) -> bool:
+def is_prose(paragraph: str) -> bool:
+    """Whether a paragraph of a docstring is whole sentences, and long enough."""
     is_sentence = re.match(r"[A-Z]", paragraph) and paragraph.endswith(".")
     return bool(is_sentence and len(paragraph.split()) >= 12 and not re.search(r">>>|::|==|\|", paragraph))
 

@@ -5,7 +5,7 @@ import torch
 from mha_course.checking.exercise import exercise
 from mha_course.checking.wording import two_numbers
 from mha_course.language import tr
-from mha_lib.attention.shape_trace import read_tag, tagged_tokens
+from mha_course.models.shape_trace import read_tag, tagged_tokens
 
 TAGS = tagged_tokens(batch_size=2, num_tokens=4, num_heads=2, head_size=3).float()  # each number says where it is from
 FOLDED_TAGS = TAGS.unflatten(2, (2, 3)).transpose(1, 2).flatten(0, 1)  # (b, n, h · p) -> (b · h, n, p)

@@ -23,6 +23,7 @@ COMMANDS = {
     "real_heads": "make research-real",
     "next_word": "make research-next-word",
     "fresh_texts": "make research-fresh-texts",
+    "streaming": "make research-streaming",
 }
 BLOCK_MEANS = "the layers alone"  # every head counts as the mean of its block
 
@@ -52,7 +53,8 @@ def load_results(name: str) -> dict | list:
             ``research/next_word.py`` says. "fresh_texts": claims about it on texts that no measure saw, part by part,
             as ``research/fresh_texts.py`` says. "sinks": how much weight that model puts on the first position
             behind each of the "first tokens", and on "copies" of one word, and what "windows" cost, as
-            ``research/sinks.py`` says.
+            ``research/sinks.py`` says. "streaming": what that model loses where heads attend to few tokens, by the
+            names of ``PARTS`` in ``research/streaming.py``; a part that was not reached is missing.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

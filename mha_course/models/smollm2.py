@@ -61,24 +61,29 @@ class SmolLM2Attention(MultiHeadAttention):
         self.norm = nn.RMSNorm(NUM_HIDDENS, eps=EPSILON)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        X = self.norm(queries)  # self-attention: queries, keys and values are the same tokens
+        return self.project_at(queries, 0)  # self-attention: queries, keys and values are the same tokens
+
+    def project_at(self, X: Tensor, first: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values of tokens (b, n, num_hiddens) that stand at position ``first`` and after."""
+        X = self.norm(X)
         Q, K, V = super().project(X, X, X)
-        return rotated(Q), rotated(K), V
+        return rotated(Q, first), rotated(K, first), V
 
     def forward(self, queries, keys, values, valid_lens=None, head_mask=None, **masks):
         """As in ``MultiHeadAttention``, but always causal."""
         return super().forward(queries, keys, values, valid_lens, head_mask, causal=True, **masks)
 
 
-def rotated(X: Tensor) -> Tensor:
+def rotated(X: Tensor, first: int = 0) -> Tensor:
     """Apply rotary position embeddings to neighbouring pairs of features of ``X``: (…, n, d) -> the same shape.
+    The first token stands at position ``first``.
 
     Pair i of a token at place t turns by t · base^(−2i/d): so the product of a query and a key depends on how far apart
     they stand.
     """
     n, d = X.shape[-2:]
     speeds = ROTATION_BASE ** (-torch.arange(0, d, 2, dtype=torch.float32, device=X.device) / d)  # (d / 2,)
-    angles = torch.arange(n, device=X.device)[:, None] * speeds  # (n, d / 2)
+    angles = torch.arange(first, first + n, device=X.device)[:, None] * speeds  # (n, d / 2)
     cos, sin = angles.cos(), angles.sin()
     even, odd = X[..., 0::2], X[..., 1::2]
     turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)  # (…, n, d / 2, 2)

@@ -9,11 +9,11 @@ import traitlets
 from torch import Tensor
 
 from mha_course.language import listed, sentences, tr
+from mha_course.models.shape_trace import AXES, RIGHT, Step, read_tag, tagged_tokens, trace_heads
 from mha_course.pictures.heat_maps import in_lines
 from mha_course.pictures.live import LivePicture, Place, choice
 from mha_course.pictures.picture import PAD, Canvas
 from mha_course.pictures.shared_with_js import head_colour, rgb
-from mha_lib.attention.shape_trace import AXES, RIGHT, Step, read_tag, tagged_tokens, trace_heads
 
 ORDERS = {", ".join(map(str, axes)): axes for axes in itertools.permutations(range(4))}
 # Where a token's row is cut into its heads' pieces, in cells: between the pieces, and between the tokens.

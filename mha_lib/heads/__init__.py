@@ -9,10 +9,11 @@ from mha_lib.heads.plans import ranks
 from mha_lib.heads.saving import load_pruned, save_pruned
 from mha_lib.heads.shapley_shares import set_members
 from mha_lib.heads.statistics import entropy, mean_distance, top1_hit_rate, weight_on_self, weight_on_token
+from mha_lib.heads.streaming import Stream
 
 __all__ = [
-    "FoundHeads", "Removal", "entropy", "load_pruned", "mean_distance", "of", "ranks", "save_pruned", "set_members",
-    "top1_hit_rate", "weight_on_self", "weight_on_token",
+    "FoundHeads", "Removal", "Stream", "entropy", "load_pruned", "mean_distance", "of", "ranks", "save_pruned",
+    "set_members", "top1_hit_rate", "weight_on_self", "weight_on_token",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # names that have left this room are found until the next release

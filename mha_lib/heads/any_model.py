@@ -13,12 +13,13 @@ from mha_lib.heads.before_mixing import evaluating
 from mha_lib.heads.comparison import Comparison
 from mha_lib.heads.found_layers import CHANGED
 from mha_lib.heads.found_removal import Removal, Whole, removed
-from mha_lib.heads.gated_heads import Change, GatedHeads, M, Means, watched
+from mha_lib.heads.gated_heads import By, Change, GatedHeads, M, Means, Substitutes, watched
 from mha_lib.heads.importance import Importance, joined
 from mha_lib.heads.plans import Plan, PlanTable, drawn, planned
 from mha_lib.heads.progress_bar import progress_bar
 from mha_lib.heads.reuse import Reuse
 from mha_lib.heads.shapley_shares import shapley_shares
+from mha_lib.heads.streaming import Stream
 
 MOST_EXACT = 10  # heads whose sets are all computed
 Gates = Mapping[str, Tensor]
@@ -37,7 +38,9 @@ class FoundHeads(GatedHeads[M]):
     - ``batches``: an iterable that can be gone through again, such as a DataLoader, of tensors, dictionaries or tuples,
       which are moved to the model's device. Left out, ``loss`` is computed once.
     - ``by``: what takes the place of a head: "zero"; "mean", its mean over ``batches`` (without them, over the example
-      that the heads were found with), padding left out; "resample", its output for the next example, across batches.
+      that the heads were found with), padding left out; "resample", its output for the next example, across batches;
+      "stream", its own output where it attends to four sinks and a window of 24 alone, in causal attention, or with
+      other numbers ``Stream(sinks, window)``.
     - ``instead``: means from ``means``, in place of ``by``.
 
     Raises:
@@ -50,7 +53,7 @@ class FoundHeads(GatedHeads[M]):
     """
 
     def leave_one_out(
-        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        self, loss: Loss, batches: Batches | None = None, by: By = "zero", instead: Means | None = None,
         layers: Sequence[str] | None = None,
     ) -> Importance:  # fmt: skip
         """Return what each head's absence adds to the loss; arguments as ``FoundHeads`` says.
@@ -78,7 +81,7 @@ class FoundHeads(GatedHeads[M]):
         return self._measured("leave-one-out", costs, loss, batches, by, instead, sum(numbers.values()) + 1)
 
     def gate_gradient(
-        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        self, loss: Loss, batches: Batches | None = None, by: By = "zero", instead: Means | None = None,
         signed: bool = True,
     ) -> Importance:  # fmt: skip
         """Return minus the gradient of the loss with respect to each head's gate; arguments as ``FoundHeads`` says.
@@ -97,7 +100,7 @@ class FoundHeads(GatedHeads[M]):
         return self._gradients("gate gradient", [1.0], loss, batches, by, instead, signed)
 
     def integrated_gradients(
-        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        self, loss: Loss, batches: Batches | None = None, by: By = "zero", instead: Means | None = None,
         signed: bool = True, steps: int = 20,
     ) -> Importance:  # fmt: skip
         """Return minus the loss's gradient with respect to each gate, averaged while all gates rise from 0 to 1.
@@ -112,7 +115,7 @@ class FoundHeads(GatedHeads[M]):
         return self._gradients("integrated gradients", points, loss, batches, by, instead, signed)
 
     def _gradients(
-        self, label: str, points: Sequence[float], loss: Loss, batches: Batches | None, by: str,
+        self, label: str, points: Sequence[float], loss: Loss, batches: Batches | None, by: By,
         instead: Means | None, signed: bool,
     ) -> Importance:  # fmt: skip
         def slopes(passes: "_Passes") -> Units:
@@ -125,7 +128,7 @@ class FoundHeads(GatedHeads[M]):
         return self._measured(label, slopes, loss, batches, by, instead, len(points), with_whole=False)
 
     def shapley(
-        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        self, loss: Loss, batches: Batches | None = None, by: By = "zero", instead: Means | None = None,
         num_orders: int | None = None, seed: int = 0,
     ) -> Importance:  # fmt: skip
         """Return each head's Shapley value for minus the loss; other arguments as ``FoundHeads`` says.
@@ -253,7 +256,7 @@ class FoundHeads(GatedHeads[M]):
         return drawn(self.layers, plan, number, seed)
 
     def rise(
-        self, plan: Plan, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None
+        self, plan: Plan, loss: Loss, batches: Batches | None = None, by: By = "zero", instead: Means | None = None
     ) -> Tensor:
         """Return how much the loss rises without the heads of a plan, for each example, (n,), or each batch's mean.
 
@@ -263,7 +266,7 @@ class FoundHeads(GatedHeads[M]):
 
     def compare(
         self, importance: Mapping[str, Tensor], loss: Loss, batches: Batches | None = None,
-        removals: Sequence[int] = (1,), draws: int = 20, by: str = "zero", instead: Means | None = None,
+        removals: Sequence[int] = (1,), draws: int = 20, by: By = "zero", instead: Means | None = None,
         spare: int = 1, seed: int = 0,
     ) -> Comparison:  # fmt: skip
         """Return the loss without the least important heads, beside random heads of the same layers.
@@ -282,7 +285,7 @@ class FoundHeads(GatedHeads[M]):
         return Comparison(plans, losses[0], of_each[:, 0], of_each[:, 1:], weights)
 
     def _losses(
-        self, plans: Sequence[Plan], loss: Loss, batches: Batches | None, by: str, instead: Means | None
+        self, plans: Sequence[Plan], loss: Loss, batches: Batches | None, by: By, instead: Means | None
     ) -> tuple[Tensor, Tensor]:
         """The losses (1 + number of plans, n) with all heads and without those of each plan; weights (n,)."""
 
@@ -294,7 +297,7 @@ class FoundHeads(GatedHeads[M]):
         return found.each[""], found.weights[""]
 
     def _measured(
-        self, label: str, measure: Callable[["_Passes"], Units], loss: Loss, batches: Batches | None, by: str,
+        self, label: str, measure: Callable[["_Passes"], Units], loss: Loss, batches: Batches | None, by: By,
         instead: Means | None, steps: int, with_whole: bool = True,
     ) -> Importance:  # fmt: skip
         """Measure each batch, with a progress bar after two seconds."""
@@ -308,8 +311,8 @@ class FoundHeads(GatedHeads[M]):
         return joined(parts)
 
     def _with_substitutes(
-        self, loss: Loss, batches: Batches | None, by: str, instead: Means | None
-    ) -> Iterator[tuple[Run, dict[str, Tensor]]]:
+        self, loss: Loss, batches: Batches | None, by: By, instead: Means | None
+    ) -> Iterator[tuple[Run, Substitutes]]:
         """Each batch, with what takes the place of heads."""
         every = runs(self.model, loss, batches, (self.inputs, self.named))
         if batches is not None and instead is None and by == "resample":
@@ -317,7 +320,7 @@ class FoundHeads(GatedHeads[M]):
             return
         if batches is not None and instead is None and by == "mean":
             instead = self.means(loss, batches)
-        substitutes = self.substitutes(by) if instead is None else self._as_substitutes(instead, self.layers)
+        substitutes = self.in_place_of(self.layers, by, instead)
         yield from ((run, substitutes) for run in every)
 
     def remove(
@@ -369,15 +372,14 @@ class _Passes:
         weights: (n,), how much each counts.
     """
 
-    def __init__(
-        self, found: FoundHeads, run: Run, substitutes: Mapping[str, Tensor], with_whole: bool, bar: Generator[int]
-    ):
+    def __init__(self, found: FoundHeads, run: Run, substitutes: Substitutes, with_whole: bool, bar: Generator[int]):
         self.found, self.run, self.substitutes, self.bar = found, run, substitutes, bar
         self.reuse = Reuse(found.model, {name: found.changed_at(name) for name in found.layers})
         if with_whole:
             with self.reuse.recording():
                 self.whole = self.at({})
-            if not torch.equal(self.at({}, first=[*found.layers][-1]), self.whole):  # a model that keeps what it saw
+            # Heads that stream change before they reach the mixing module; and some models keep what they saw.
+            if isinstance(substitutes, Stream) or not torch.equal(self.at({}, first=[*found.layers][-1]), self.whole):
                 self.reuse.forget()
 
     def at(self, gates: Gates, where: str = "", first: str | None = None) -> Tensor:
@@ -401,15 +403,16 @@ class _Passes:
         found, gates = self.found, dict[str, Tensor]()
 
         def gated(name: str) -> Change:
-            def change(heads: Tensor, call: int) -> Tensor:
+            def change(heads: Tensor, call: int | Tensor) -> Tensor:
                 if name not in gates:  # in each example a gate of its own
                     size = (len(heads), heads.shape[-2]) if heads.dim() == 4 else heads.shape[-2:-1]
                     gates[name] = torch.full(size, point, dtype=torch.float64).requires_grad_()
-                return found.gated(name, gates[name], self.substitutes.get(name))(heads, call)
+                return found.gated(name, gates[name], self.substitutes)(heads, call)
 
             return change
 
-        with torch.enable_grad(), found.changed({name: gated(name) for name in found.layers}):
+        changes = {name: gated(name) for name in found.layers}
+        with torch.enable_grad(), found.changed(changes, self.substitutes):
             value = self.run.value()
             if not value.requires_grad:
                 raise ValueError(

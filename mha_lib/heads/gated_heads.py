@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -12,12 +13,16 @@ from mha_lib.heads.batches import Batches, Loss, Run, runs
 from mha_lib.heads.before_mixing import before, evaluating, heads_of_torchs_layer, plainly
 from mha_lib.heads.found_layers import FoundLayer, described, mixing_name, text_table
 from mha_lib.heads.plans import Plan
+from mha_lib.heads.streaming import Stream, Streaming
 from mha_lib.heads.watching import Watch
 
 M = TypeVar("M", bound=nn.Module)
-ABLATIONS = ("zero", "mean", "resample")
+ABLATIONS = ("zero", "mean", "resample")  # by a tensor
 Means = Mapping[str, Tensor]  # by layer (h, d), or (uses, h, d)
-Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
+By = str | Stream  # a word of ABLATIONS, or "stream"
+Substitutes = Mapping[str, Tensor] | Stream
+# Heads (b, q, h, d), and the number of the call or what the same heads give where they stream -> heads.
+Change = Callable[[Tensor, int | Tensor], Tensor]
 
 
 class GatedHeads(Generic[M]):
@@ -35,9 +40,11 @@ class GatedHeads(Generic[M]):
         self.layers: dict[str, FoundLayer] = {}
         self.unknown: dict[str, str] = {}
         self._in_torchs_layers: set[str] = set()  # the names of mixing modules that torch never calls
+        self._calls: dict[nn.Module, list[str]] = {}  # by module, the mixing modules of its attention calls, in order
         found: dict[str, list[FoundLayer]] = {}
         for one in watch.seen:
             layer = described(one, self.names)
+            self._calls.setdefault(one.module, []).append("" if isinstance(layer, str) else layer.mixing)
             if isinstance(layer, str):
                 self.unknown[self.names[one.module]] = layer
                 continue
@@ -106,7 +113,7 @@ class GatedHeads(Generic[M]):
         found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
 
         def keep(name: str) -> Change:
-            def kept(heads: Tensor, _: int) -> Tensor:
+            def kept(heads: Tensor, _: int | Tensor) -> Tensor:
                 self._need_batch(name, heads, "outputs are")
                 found[name].append(heads.detach())
                 return heads
@@ -154,9 +161,7 @@ class GatedHeads(Generic[M]):
                 found[some.shape] = some | found.get(some.shape, torch.zeros_like(some))
         return found
 
-    def gates(
-        self, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor] | None = None
-    ) -> AbstractContextManager[M]:
+    def gates(self, gates: Mapping[str, Tensor], substitutes: Substitutes | None = None) -> AbstractContextManager[M]:
         """Inside, multiply the heads of these layers by gates, (h,) or (b, h), on their way to the mixing module.
 
         The gates are differentiable. The result is that of a mixing matrix whose columns are multiplied by them.
@@ -165,29 +170,34 @@ class GatedHeads(Generic[M]):
             substitutes: from ``substitutes``, what 1 − gate is multiplied with; left out, zeros.
 
         Raises:
-            ValueError: a layer is not there, or its gates have another shape; in the block, gates or substitutes do not
-                fit the batch, or are of each example where the mixing module does not receive (b, q, h · d).
+            ValueError: a layer is not there, or its gates have another shape, or would mix in streaming where attention
+                is not causal; in the block, gates or substitutes do not fit the batch, or are of each example where the
+                mixing module does not receive (b, q, h · d).
             RuntimeError: the block ends, and a layer with gates was never computed in it.
         """
-        others = substitutes or {}
-        return self.changed({name: self.gated(name, gate, others.get(name)) for name, gate in gates.items()})
+        return self.changed({name: self.gated(name, gate, substitutes) for name, gate in gates.items()}, substitutes)
 
-    def ablated(self, plan: Plan, by: str = "zero", instead: Means | None = None) -> AbstractContextManager[M]:
+    def ablated(
+        self, plan: Plan, by: By = "zero", instead: Means | None = None, sinks: int = 4, window: int = 24
+    ) -> AbstractContextManager[M]:
         """Inside, the model runs without these heads.
 
         Args:
             plan: for each layer by name, the numbers of the heads that are off.
             by: what takes the place of their output: "zero"; "mean", over the examples and positions of the example
                 that the heads were found with, without padding: positions that no query attends to; "resample", the
-                output for the next of those examples (then the model must be called with inputs of the same shape).
+                output for the next of those examples (then the model must be called with inputs of the same shape);
+                "stream", their own output where they attend to few keys, in causal attention.
             instead: what takes the place of their output, by layer, from ``means``; then ``by`` does not count.
+            sinks, window: with "stream", to how many of the first keys a query attends, and of the last ones, its own
+                among them. ``maps`` are those of all keys.
 
         Raises:
             ValueError: a layer or a head is not there, or ``by`` is another word, or needs what ``substitutes`` says.
             RuntimeError: as in ``gates``.
         """
-        gates = self.gates_of(plan)
-        return self.gates(gates, self.substitutes(by) if instead is None else self._as_substitutes(instead, plan))
+        by = Stream(sinks, window) if by == "stream" else by
+        return self.gates(self.gates_of(plan), self.in_place_of(plan, by, instead))
 
     def gates_of(self, plan: Plan) -> dict[str, Tensor]:
         """Return gates that are 0 for the heads in a plan and 1 for the others of its layers."""
@@ -200,6 +210,12 @@ class GatedHeads(Generic[M]):
             gates[name][list(heads)] = 0
         return gates
 
+    def in_place_of(self, names: Iterable[str], by: By, instead: Means | None) -> Substitutes:
+        """Return what takes the place of heads of these layers."""
+        if instead is not None:
+            return self._as_substitutes(instead, names)
+        return by if isinstance(by, Stream) else Stream() if by == "stream" else self.substitutes(by)
+
     def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
         """Return what takes the place of heads: (uses, b or 1, q or 1, h, d) by layer; none for zeros.
 
@@ -210,7 +226,7 @@ class GatedHeads(Generic[M]):
             ValueError: ``by`` is another word, or "resample" with one example; as in ``outputs``, but for zeros.
         """
         if by not in ABLATIONS:
-            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
+            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, stream, got {by!r}")
         if by == "zero":
             return {}
         if by == "mean":
@@ -247,21 +263,23 @@ class GatedHeads(Generic[M]):
             found[name] = given.reshape(-1, 1, 1, *size)
         return found
 
-    def gated(self, name: str, gate: Tensor, other: Tensor | None) -> Change:
-        """Return what multiplies heads by gates, and adds the rest of ``other`` (uses, b or 1, q or 1, h, d)."""
-        layer = self._layer(name)
+    def gated(self, name: str, gate: Tensor, substitutes: Substitutes | None) -> Change:
+        """Return what multiplies heads by gates, and adds the rest of what takes their place."""
+        layer, other = self._layer(name), substitutes.get(name) if isinstance(substitutes, Mapping) else None
         if not isinstance(gate, Tensor) or gate.dim() not in (1, 2) or gate.shape[-1] != layer.num_heads:
             got = tuple(gate.shape) if isinstance(gate, Tensor) else f"{gate!r}, which is no tensor"
             raise ValueError(
                 f"gates of {name} must have shape ({layer.num_heads},) or (batch, {layer.num_heads}), got {got}"
             )
 
-        def change(heads: Tensor, call: int) -> Tensor:
+        def change(heads: Tensor, call: int | Tensor) -> Tensor:
             if gate.dim() == 2:
                 self._need_batch(name, heads, "gates of each example are")
                 if len(gate) != len(heads):
                     raise ValueError(f"gates of {name} are of {len(gate)} examples, the batch has {len(heads)}")
             g = gate.to(heads)[..., None] if gate.dim() == 1 else gate.to(heads)[:, None, :, None]  # (b, 1, h, 1)
+            if isinstance(call, Tensor):
+                return call + g * (heads - call)
             if other is None:
                 return heads * g
             self._need_batch(name, heads, "substitutes are")
@@ -294,30 +312,53 @@ class GatedHeads(Generic[M]):
         mixing = self.layers[name].mixing
         return self.model.get_submodule(mixing.rpartition(".")[0] if mixing in self._in_torchs_layers else mixing)
 
+    @cached_property
+    def _not_causal(self) -> set[str]:
+        """The layers in which some query of the example attends to a later key, or to those of another sequence."""
+        maps = self.maps_of(self._run((), {})).items()
+        return {name for name, calls in maps if any(len({*X.shape[-2:]}) > 1 or X.triu(1).any() for X in calls)}
+
     @contextmanager
-    def changed(self, changes: Mapping[str, Change]) -> Iterator[M]:
+    def changed(self, changes: Mapping[str, Change], substitutes: Substitutes | None = None) -> Iterator[M]:
         """Inside, the layers' heads, (b, q, h, d) in most models, are changed before they are mixed.
 
+        With a ``Stream``, that is where they are computed, and changes get what they give where they stream besides.
+
         Raises:
+            ValueError: a layer cannot stream, since its attention is not causal.
             RuntimeError: as in ``gates``.
         """
+        stream = substitutes if isinstance(substitutes, Stream) else None
+        if stream and (wrong := sorted(self._not_causal & changes.keys())):
+            raise ValueError(f"by='stream' needs causal attention, and that of {', '.join(wrong)} is not")
         calls = dict.fromkeys(changes, 0)
 
-        def counted(name: str, change: Change) -> Callable[[Tensor], Tensor]:
+        def counted(name: str, change: Change) -> Callable[..., Tensor]:
             layer = self.layers[name]
 
-            def changed(X: Tensor) -> Tensor:  # (b, q, h · d) -> (b, q, h · d)
-                heads = change(X.unflatten(-1, (layer.num_heads, layer.head_size)), calls[name])
+            def changed(X: Tensor, streaming: Tensor | None = None) -> Tensor:  # (b, q, h · d), or both (b, q, h, d)
                 calls[name] += 1
-                return heads.flatten(start_dim=-2)
+                if streaming is not None:
+                    return change(X, streaming)
+                heads = X.unflatten(-1, (layer.num_heads, layer.head_size))
+                return change(heads, calls[name] - 1).flatten(start_dim=-2)
 
             return changed
 
         with ExitStack() as hooks:
             hooks.enter_context(plainly())
-            for name, change in changes.items():
-                hook = heads_of_torchs_layer if self.layers[name].mixing in self._in_torchs_layers else before
-                hooks.enter_context(hook(self.changed_at(name), counted(name, change)))
+            counting = {name: counted(name, change) for name, change in changes.items()}
+            for name, change in counting.items():
+                if self.layers[name].mixing in self._in_torchs_layers:  # which else mixes its heads at once
+                    hooks.enter_context(
+                        heads_of_torchs_layer(self.changed_at(name), (lambda X: X) if stream else change)
+                    )
+                elif not stream:
+                    hooks.enter_context(before(self.changed_at(name), change))
+            if stream:
+                of = {layer.mixing: (name, layer.num_heads) for name, layer in self.layers.items()}
+                layers = {module: [of.get(each, ("", 0)) for each in mixing] for module, mixing in self._calls.items()}
+                hooks.enter_context(Streaming(self.model, stream, layers, counting))
             yield self.model
         if unused := [name for name, number in calls.items() if not number]:
             raise RuntimeError(

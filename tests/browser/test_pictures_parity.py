@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from turns import LONG
 
 from mha_course import pictures
+from mha_course.models import shape_trace
 from mha_course.models.neighbours import NeighbourModel, draw_rows, held_out_rows
 from mha_course.models.tasks import find_task
 from mha_course.pictures import birth_explorer
@@ -29,7 +30,6 @@ from mha_course.pictures.live import pack
 from mha_course.pictures.picture import short
 from mha_course.pictures.shared_with_js import bound
 from mha_lib import MultiHeadAttention
-from mha_lib.attention import shape_trace
 
 pytestmark = [pytest.mark.browser, pytest.mark.quarter]
 

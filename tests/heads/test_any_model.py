@@ -398,7 +398,7 @@ def test_errors_name_what_is_there_and_leave_nothing_behind():
         found.ablated({"layers.9": [0]})
     with pytest.raises(ValueError, match=r"layers.0.self_attn has heads 0 to 2, got \[3\]"):
         found.ablated({own: [0, 3]})
-    with pytest.raises(ValueError, match="by must be one of zero, mean, resample, got 'median'"):
+    with pytest.raises(ValueError, match="by must be one of zero, mean, resample, stream, got 'median'"):
         found.ablated({own: [0]}, "median")
     with pytest.raises(
         ValueError, match=r"gates of layers.0.self_attn must have shape \(3,\) or \(batch, 3\), got \(4,\)"

@@ -11,11 +11,11 @@ import torch
 from PIL import Image
 
 from mha_course import pictures
+from mha_course.models import shape_trace
 from mha_course.pictures.heat_maps import draw_over_image, ink_outline
 from mha_course.pictures.picture import PAD, PAGE, SCALE, Picture
 from mha_course.pictures.shared_with_js import colours, head_colour, rgb, weight_colours
 from mha_course.pictures.transpose_stepper import draw_tables
-from mha_lib.attention import shape_trace
 
 
 @pytest.fixture

@@ -1,12 +1,14 @@
 """The benchmarks compare like with like, and report what they found."""
 
 from importlib.util import find_spec
+from unittest import mock
 
 import pytest
 import torch
 
-from benchmarks import gpu, layer, measure, memory, report, traffic
+from benchmarks import gpu, layer, measure, memory, report, traffic, writing
 from benchmarks.contenders import CONTENDERS, Cell, contenders
+from mha_course.models import smollm2
 
 SMALL = Cell(2, 8, 16, 4)
 
@@ -117,3 +119,45 @@ def test_a_floor_is_held_against_the_lowest_number(number, holds, monkeypatch):
     assert lines[2:] == [
         ["output only, against d2l", "1.25", f"{number:.2f}", holds, "paragraphs, forward, valid_lens", ""]
     ]
+
+
+@pytest.fixture
+def small_kinds():
+    """Whole, pruned and streaming models of SmolLM2's layers and groups, small."""
+    with mock.patch.multiple(smollm2, NUM_HIDDENS=36, FFN_NUM_HIDDENS=8, VOCAB_SIZE=50):
+        return writing.models(writing.random_model())
+
+
+@pytest.mark.parametrize("cell", [writing.Cell("write", 40, 2), writing.Cell("write", 7), writing.Cell("read", 33)])
+def test_products_and_bytes_of_writing_are_those_of_a_count(cell, small_kinds):
+    found = writing.measured(cell, small_kinds, rounds=2)
+    number, old = (cell.tokens, 0) if cell.task == "read" else (1, cell.tokens)
+    for kind, (pruned, streaming) in writing.KINDS.items():
+        total = num_weights = 0
+        for _ in range(30):
+            groups = 3 - pruned
+            matrices = (3 * groups + 2 * groups) * 4 * 36 + 36 * 12 * groups + 3 * 36 * 8  # queries, keys, values, W_o
+            num_weights += matrices + 2 * 36  # norms
+            total += number * matrices
+            for i in range(old, old + number):
+                seen = [i + 1 if group >= streaming else min(i + 1, 28) for group in range(groups)]
+                total += 2 * 3 * 4 * sum(seen)
+        kept = [old + number if group >= streaming else min(old + number, 28) for group in range(3 - pruned)]
+        cache = 30 * 2 * cell.batch * 4 * sum(kept) * 4
+        assert found[kind]["products"] == cell.batch * (total + 36 * 50)
+        assert found[kind]["cache"] == cache
+        assert found[kind]["bytes"] == cache + 4 * (num_weights + 36 * 50 + 36)
+    row = writing.table({str(cell): found}).splitlines()[-1]
+    ceiling = found["whole"]["bytes"] / found["two thirds stream"]["bytes"]
+    assert str(cell) in row and (cell.task == "read" or f"ceiling {ceiling:.2f}" in row)
+
+
+def test_what_is_timed_in_writing_is_what_the_model_gives(small_kinds):
+    model, streaming = small_kinds["a third streams"]
+    call, _ = writing.call_of(writing.Cell("read", 33), model, streaming)
+    assert torch.equal(call(), call())  # each starts anew
+    with torch.no_grad():
+        whole, _ = small_kinds["whole"]
+        expected = whole(torch.arange(33)[None], None, None)[:, -1]
+    call, _ = writing.call_of(writing.Cell("read", 33), whole, small_kinds["whole"][1])
+    torch.testing.assert_close(call(), expected, rtol=0, atol=1e-4)

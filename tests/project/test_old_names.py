@@ -72,6 +72,8 @@ def test_every_import_of_a_saved_notebook_runs_with_one_warning():
         ("from mha_lib.heads.measures import gate_gradient", "from mha_course.heads import measures"),
         ("from mha_lib.models.transformer import Transformer", "from mha_course import models"),
         ("from mha_lib.museum.layer_check import check_layer", "from mha_course import museum"),
+        ("from mha_lib.attention import shape_trace", "from mha_course.models import shape_trace"),
+        ("from mha_lib.attention.shape_trace import trace_heads", "from mha_course.models import shape_trace"),
     ],
 )
 def test_the_warning_names_the_new_import_at_the_line_of_the_old_one(old, new):
@@ -120,7 +122,10 @@ def test_without_the_course_the_library_works(without_course):
 
 
 def test_all_that_is_said_to_have_moved_is_there():
-    script = "\n".join(f"from mha_course.{room} import {', '.join(names)}" for room, names in old_names.GONE.items())
+    rooms = {"heads": "heads", "attention": "models"}
+    script = "\n".join(
+        f"from mha_course.{rooms[old]} import {', '.join(old_names.GONE[old])}" for old in old_names.GONE
+    )
     assert run(script) == ("", "")
 
 

@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
+from mha_course.models import shape_trace
 from mha_lib import split_heads, transpose_qkv
-from mha_lib.attention import shape_trace
 
 
 def test_the_book_trace_has_the_book_shapes_and_names_every_axis():

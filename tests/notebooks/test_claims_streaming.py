@@ -1,0 +1,78 @@
+"""What the report says of streaming heads is in the kept results; opposite ones break it."""
+
+import json
+
+import pytest
+import torch
+from notebook_tools import ROOT, text_of, with_numbers
+
+from mha_course.heads import load_results, mean_and_ci95
+
+TEXT = text_of("report_what_survives")
+WRITING = json.loads((ROOT / "benchmarks" / "results" / "writing.json").read_text(encoding="utf-8"))
+
+
+class Results:
+    """Kept results, and times, as means."""
+
+    def __init__(self, found: dict, writing: dict):
+        self.found, self.writing = found, writing
+
+    def rise(self, part: str, kind: str) -> torch.Tensor:
+        return torch.tensor(self.found[part][kind]["plan"]).double()
+
+    def draws(self, part: str, kind: str) -> torch.Tensor:
+        return torch.tensor(self.found[part][kind]["draws"]).double()
+
+    def lead(self, part: str, kind: str) -> tuple:
+        return rounded(mean_and_ci95(self.rise(part, kind) - self.draws(part, kind).mean(dim=0)))
+
+    def mean(self, part: str, kind: str) -> float:
+        return round(self.rise(part, kind).mean().item(), 2)
+
+    def faster(self, cell: str, kind: str) -> tuple:
+        return rounded(self.writing[cell][kind]["ratio"])
+
+
+def rounded(numbers) -> tuple:
+    return tuple(round(number, 2) for number in numbers)
+
+
+LONG, SHORT = "write after 8191, batch 1", "write after 64, batch 1"
+CLAIMS = {
+    "every layer-matched draw loses at least 1.46 nats": lambda r: (
+        round(min(r.draws(part, "copying").mean(dim=1).min().item() for part in ("base", "seed 2")), 2) == 1.46
+    ),
+    "the measure loses 0.21 with one calibration and 0.45 with another": lambda r: (
+        (r.mean("base", "copying"), r.mean("seed 2", "copying")) == (0.21, 0.45)
+    ),
+    "the first two groups of 90 are (18, 2) and (17, 1)": lambda r: all(
+        first[:2] == [[18, 2], [17, 1]] for first in r.found["induction groups"]["first"]
+    ),
+    "with prose alone, copying loses 0.15 nats more": lambda r: (
+        rounded(mean_and_ci95(r.rise("prose alone", "copying") - r.rise("base", "copying"))) == (0.15, 0.11, 0.19)
+    ),
+    "It is −0.07 (−0.18 to 0.04)": lambda r: r.lead("base", "prose") == (-0.07, -0.18, 0.04),
+    "on code there is one in one calibration of two": lambda r: (
+        r.lead("base", "code")[2] < 0 < r.lead("seed 2", "code")[2] < 0.1
+    ),
+    "1.37 times as fast (1.30 to 1.93)": lambda r: r.faster(LONG, "two thirds stream") == (1.37, 1.3, 1.93),
+    "the bytes that are read allow 1.38": lambda r: (
+        round(r.writing[LONG]["whole"]["bytes"] / r.writing[LONG]["two thirds stream"]["bytes"], 2) == 1.38
+    ),
+    "After 64 tokens it is not faster: 0.90 (0.81 to 1.00)": lambda r: (
+        r.faster(SHORT, "two thirds stream") == (0.9, 0.81, 1.0)
+    ),
+    "the same are 1.61 (1.45 to 2.23) and 1.15 (0.90 to 1.22)": lambda r: (
+        [r.faster(cell, "two thirds pruned") for cell in (LONG, SHORT)] == [(1.61, 1.45, 2.23), (1.15, 0.9, 1.22)]
+    ),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_the_report_says_what_was_measured(claim):
+    assert claim in TEXT
+    holds = CLAIMS[claim]
+    found = load_results("streaming")
+    assert holds(Results(found, WRITING))
+    assert not holds(Results(*(with_numbers(each, lambda number: 3 - number * abs(number)) for each in (found, WRITING))))
