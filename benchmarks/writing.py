@@ -178,6 +178,8 @@ def main(names: list[str]) -> None:
         "as the whole model, taken in turn: median (lowest to highest), beside the ceiling, which is the ratio of "
         "products in reading and of bytes in writing; and the part of the cache that is left.\n\n" + table(cells)
     )
+    if left := [str(cell) for cell in CELLS if str(cell) not in cells]:
+        text += f"\n\nNot measured yet: {', '.join(left)}."
     file.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
     print(text)
 
