@@ -196,7 +196,7 @@ def gradable(notebook, path):
 
 
 def tasks_of_kinds(notebook, path):
-    """A task says how long, of which kind and how hard it is, and what it shows; one is not *write*, at most two are."""
+    """A task says how long, of which kind and how hard it is, and what it shows; one is not *write*, two may be."""
     if path.stem[:2] in OTHER_TASKS:
         return
     tasks = [text for cell in notebook.cells for text in re.findall(r"(?m)^### Exercise .*(?:\n.*)*", prose(cell))]
