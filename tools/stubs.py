@@ -8,10 +8,12 @@ words, which is marked by hand, is a text cell, and all of it gives way to a lin
 
 import ast
 import re
+from itertools import pairwise
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 PLACEHOLDER = "...  # your code here"
 WRITTEN_PLACEHOLDER = "*Your answer, in the place of this line.*"
+MODEL_ANSWER = "#### Deeper: a model answer"
 
 
 class StubError(Exception):
@@ -97,7 +99,7 @@ def stubs_from(solutions):
 
 
 def write_stubs(story, solutions):
-    """Put every stub in its place.
+    """Put every stub in its place, and an answer in words below it where the story has a heading for it.
 
     Raises:
         StubError: a solution gives no stub, or the story has no cell of its kind and id.
@@ -108,3 +110,7 @@ def write_stubs(story, solutions):
         if cell_id not in places:
             raise StubError(f"{cell_id}: a solution cell, but the story has no {kinds[cell_id]} cell of this id")
         places[cell_id].source = stub
+    words = {cell.id: cell.source for cell in solutions.cells if is_written(cell)}
+    for cell, below in pairwise(story.cells):
+        if cell.id in words and below.source.startswith(MODEL_ANSWER):
+            below.source = f"{MODEL_ANSWER}\n\n{words[cell.id]}"

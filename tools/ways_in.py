@@ -1,26 +1,51 @@
-"""Three ways into the course, and how long each takes: a table for README and for the site, counted from the cells.
+"""The ways through the course: which notebooks each takes, how long it is, and where each notebook's last links lead.
 
-python -m tools.ways_in     write the table into README; `make notebooks` does
+    python -m tools.ways_in     write the table where it is shown, and the last line of every notebook; `make notebooks`
+                                does
+
+The minutes are counted from the cells.
 """
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from tools import main_line, notebooks
 
-README = Path(__file__).resolve().parents[1] / "README.md"
-BLOCK = re.compile(r"(?<=<!-- ways in: written by make notebooks -->\n).*?(?=<!-- end of ways in -->)", re.DOTALL)
+ROOT = Path(__file__).resolve().parents[1]
 ALL = tuple(path.stem[:2] for path in sorted(notebooks.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")))
-# The way, the numbers of its notebooks, and what it gives.
-WAYS = (
-    ("Three sittings", ("00",), "the formula, a layer that you write and run in a real model, and which heads can go"),
-    (
-        "A weekend",
-        ("00", "02", "04", "06", "08", "10"),
-        "also scores and masks, reshapes, trained heads, pruning, tests",
-    ),
-    ("Everything", ALL, "all notebooks, with what is folded"),
+# Where the table stands between two comments, and what leads from there to the notebooks. 00 and the site have it, too.
+SHOWN = {ROOT / "README.md": "notebooks/", notebooks.NOTEBOOKS / "TEACHING.md": ""}
+BLOCK = re.compile(r"(?<=<!-- ways in: written by make notebooks -->\n).*?(?=<!-- end of ways in -->)", re.DOTALL)
+TABLE = re.compile(r"(?m)^\| way \|.*\n(?:\|.*\n)+")
+LAST_LINE = re.compile(r"(?m)^(?:\[←|Next:|\*).*\Z")
+
+
+class Way(NamedTuple):
+    """A way: the numbers of its notebooks, in order, and what it gives."""
+
+    name: str
+    numbers: tuple[str, ...]
+    gives: str
+
+
+THREE_SITTINGS = Way(
+    "Three sittings",
+    ("00",),
+    "the formula, a layer that you write and run in a real model, and which heads can go",
 )
+PRUNE = Way(
+    "Measure and prune",
+    ("00", "05", "06", "07", "08"),
+    "also PyTorch's own layer, what trained heads do, measures of importance, and a model of your own with fewer heads",
+)
+BUILD = Way(
+    "Build today's layer",
+    ("00", "02", "04", "09", "10", "12"),
+    "also scores and masks, reshapes, positions, caches and shared keys, and which test catches which bug",
+)
+EVERYTHING = Way("Everything", ALL, "all notebooks, with what is folded")
+WAYS = (THREE_SITTINGS, PRUNE, BUILD, EVERYTHING)
 
 
 def read(number):
@@ -29,11 +54,11 @@ def read(number):
     return notebooks.read(path), path.name
 
 
-def minutes(numbers, folded=False):
-    """How long it takes to read and run these notebooks, without what is folded or with it, and their exercises."""
-    found = [read(number)[0] for number in numbers]
-    reading = sum(main_line.count(each if folded else main_line.main_line(each)).minutes for each in found)
-    return reading, sum(main_line.exercise_minutes(each) for each in found)
+def minutes(way):
+    """How long it takes to read and run a way's notebooks, and their exercises; what is folded only for everything."""
+    found = [read(number)[0] for number in way.numbers]
+    parts = found if way is EVERYTHING else map(main_line.main_line, found)
+    return sum(main_line.count(part).minutes for part in parts), sum(map(main_line.exercise_minutes, found))
 
 
 def said(minutes):
@@ -44,17 +69,53 @@ def said(minutes):
 def table(folder):
     """The table in Markdown; ``folder`` stands before the names of notebooks in its links."""
     lines = ["| way | notebooks | what it gives | reading and running | exercises |", "|---|---|---|---|---|"]
-    for way, numbers, gives in WAYS:
-        links = "00 to " + numbers[-1] if numbers == ALL else ", ".join(f"[{n}]({folder}{read(n)[1]})" for n in numbers)
-        reading, solving = minutes(numbers, folded=numbers == ALL)
-        lines.append(f"| **{way}** | {links} | {gives} | {said(reading)} | {said(solving) if solving else '–'} |")
+    for way in WAYS:
+        links = ", ".join(f"[{number}]({folder}{read(number)[1]})" for number in way.numbers)
+        if way is EVERYTHING:
+            links = f"00 to {ALL[-1]}"
+        lines.append(f"| **{way.name}** | {links} | {way.gives} | {' | '.join(map(said, minutes(way)))} |")
     return "\n".join(lines) + "\n"
 
 
+def last_line(number):
+    """The links at a notebook's end: back to the one before it, and on along each way that it is on."""
+    onward, ends = {}, []
+    for way in WAYS:
+        if way.numbers[-1] == number:
+            ends.append(f"*{way.name}* ends here")
+        elif number in way.numbers:
+            onward.setdefault(way.numbers[way.numbers.index(number) + 1], []).append(f"*{way.name}*")
+    back = [f"[← {title(ALL[ALL.index(number) - 1])}"] if number != ALL[0] else []
+    on = [f"{', '.join(names)}: [{title(after).replace('](', ' →](')}" for after, names in onward.items()]
+    return " · ".join([*back, *ends, *on])
+
+
+def title(number):
+    """A notebook's number and short title as the rest of a link, after its bracket."""
+    notebook, name = read(number)
+    short = notebook.cells[0].source.splitlines()[0].removeprefix("# ").partition(":")[0]
+    return f"{number} {short}]({name})"
+
+
+def with_table(pattern, text, folder):
+    """A text with the table in the place of an earlier one."""
+    return pattern.sub(lambda _: table(folder), text)
+
+
+def with_last_line(number):
+    """A notebook that leads on as it should, and with the table if it shows it; and its path."""
+    notebook, name = read(number)
+    last = notebook.cells[-1]
+    last.source = LAST_LINE.sub(lambda _: last_line(number), with_table(TABLE, last.source, ""))
+    return notebook, notebooks.NOTEBOOKS / name
+
+
 def write():
-    """Put the table into README, in the place of an earlier one."""
-    text = README.read_text(encoding="utf-8")
-    README.write_text(BLOCK.sub(lambda _: table("notebooks/"), text), encoding="utf-8")
+    """Put the table and the last lines where earlier ones are."""
+    for path, folder in SHOWN.items():
+        path.write_text(with_table(BLOCK, path.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    for notebook, path in map(with_last_line, ALL):
+        path.write_text(notebooks.nbformat.v4.writes(notebook) + "\n", encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

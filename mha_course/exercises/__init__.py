@@ -8,6 +8,7 @@ from mha_course.checking.help_in_steps import COURSE, hint, progress, solution
 from mha_course.checking.prediction import answer, predict
 from mha_course.exercises import (
     attention_pooling,
+    finding_faults,
     first_pruning,
     head_importance,
     heads_being_born,
@@ -35,6 +36,7 @@ SUBJECTS = (
     multi_head_attention,
     transposing,
     torch_layer,
+    finding_faults,
     own_heat_map,
     reading_heads,
     head_importance,

@@ -1,4 +1,4 @@
-"""The exercises of notebook 03: two heads set by hand, and the output as a sum over heads."""
+"""The exercises of notebook 03: heads set by hand, and the output as a sum over heads."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.exercise import exercise, judged
-from mha_course.checking.running import MistakeError
+from mha_course.checking.running import MistakeError, NotYetError
 from mha_course.checking.wording import kind_of
 from mha_course.museum.wrong_attention import attention, programs
 from mha_lib.attention import masked_softmax
@@ -215,3 +215,44 @@ def most(row: Tensor) -> int:
 def floor(share: float) -> str:
     """Format a number as text with two decimals, rounded down."""
     return f"{math.floor(share * 100) / 100:.2f}"
+
+
+HUNGRY, CATS, CHASE, OTHER_ADJECTIVES, MICE = 0, 1, 2, [3, 4, 5], 6  # words of the sentence in notebook 03, section 1
+
+
+def map_of_a_verb():
+    """Return attention weights (7, 7) in which *chase* attends to the two nouns, and all other words to all."""
+    weights = torch.full((7, 7), 1 / 7)
+    weights[CHASE] = 0
+    weights[CHASE, [CATS, MICE]] = 0.5
+    return weights
+
+
+@judged(
+    right=map_of_a_verb,
+    idea="A word attends where its query and a key have large numbers of one sign. All other words have the key 0.",
+    begin="Begin with the query of chase, the only verb: write a number at *verb* in W_q. Then give the nouns a key.",
+)
+def hand_made_head(weights):
+    """Check the map of the head that a learner made by hand in notebook 03, section 1, for one task or the other.
+
+    weights (7, 7): rows are queries, columns are keys. Either *chase* gives each noun at least 0.45, or *cats* give
+    *hungry*, and *mice* the other three adjectives together, at least 0.9.
+    """
+    if type(weights) is not Tensor or weights.shape != (7, 7):
+        raise MistakeError(f"The weights must be a tensor of shape (7, 7); yours is {kind_of(weights)}.")
+    nouns, own, others = (
+        weights[CHASE, [CATS, MICE]].min(),
+        weights[CATS, HUNGRY],
+        weights[MICE, OTHER_ADJECTIVES].sum(),
+    )
+    if own >= ENOUGH and others >= ENOUGH:
+        return "cats attend to hungry, and mice to the other three adjectives."
+    if nouns >= ENOUGH / 2:
+        return "chase attends to the two nouns. Now the second task: cats and mice need queries of opposite sign."
+    if torch.allclose(own, weights[CATS, OTHER_ADJECTIVES[0]]) and torch.allclose(nouns, weights[CHASE, HUNGRY]):
+        raise NotYetError("Change numbers in the picture, then run this cell.")
+    raise MistakeError(
+        f"chase gives one of the nouns only {nouns:.2f}: the first task needs {ENOUGH / 2} or more for each. cats give "
+        f"hungry {own:.2f}, and mice give the other three adjectives {others:.2f}: the second needs {ENOUGH} or more."
+    )

@@ -1,6 +1,4 @@
-"""Exercises of notebook 06: choose a head and test it, normalise an entropy, and map what a head contributes."""
-
-import math
+"""Exercises of notebook 06: choose a head and test it, and map what a head contributes."""
 
 import torch
 from torch import Tensor
@@ -69,58 +67,6 @@ def choose_head(calibration, test):
     best = means.argmax().item()
     figure = test.mean(dim=0).flatten()[best].item()
     return [best // num_heads, best % num_heads, figure]
-
-
-def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
-    """Return random self-attention weights of a padded batch with these ``lengths``, and the lengths as a tensor."""
-    n, valid_lens = max(lengths) + 1, torch.tensor(lengths)
-    padding = torch.arange(n) >= valid_lens[:, None, None, None]
-    scores = 2 * torch.randn(len(lengths), num_heads, n, n)
-    return torch.softmax(scores.masked_fill(padding, -math.inf), dim=-1), valid_lens
-
-
-@exercise(
-    trials=lambda: [ragged_weights(3, [2, 4]), ragged_weights(2, [3, 7, 5]), ragged_weights(5, [6, 2, 4, 3])],
-    praise="Uniform attention has 1 at any length, and padded queries do not count.",
-    idea="Each entropy has its own maximum, and only the valid queries count.",
-    begin="Begin with the entropies of all rows; a weight of 0 must add 0 to them.",
-    mistakes="""
-    valid_lens.log()[:, None, None] -> math.log(weights.shape[-1]) || valid_lens.max().log() => Entropies are divided by
-        that of more keys than are valid. Use the valid length of each example.
-    total / valid_lens.sum() -> rows.mean(dim=(0, 2)) || (rows * valid).mean(dim=(0, 2)) || (rows * valid) -> rows =>
-        Padded queries are counted, in the sum or in its divisor. Average over the valid queries.
-    < valid_lens[:, None, None] -> <= valid_lens[:, None, None] || < valid_lens[:, None, None] -> <= valid_lens[:, None,
-        None] ; / valid_lens.sum() -> / (valid_lens + 1).sum() => One query too many of each example is counted.
-    < valid_lens[:, None, None] -> >= valid_lens[:, None, None] || < valid_lens[:, None, None] -> >= valid_lens[:, None,
-        None] ; / valid_lens.sum() -> / (weights.shape[-1] - valid_lens).sum() => Only padded queries are counted. The
-        mask is inverted.
-    entropies / valid_lens.log()[:, None, None] -> entropies ; / valid_lens.sum() -> / (valid_lens *
-        valid_lens.log()).sum() || total / valid_lens.sum() -> ((rows * valid).sum(dim=2) / valid_lens[:,
-        None]).mean(dim=0) => Queries of short and long examples count differently. Divide one sum over all queries by
-        their number.
-    / valid_lens.log()[:, None, None] -> _ => The entropies are not divided by their maximum.
-    entr(weights).sum(dim=-1) -> $ / math.log(2) => Every number is 1.443 times too large: bits are divided by nats.
-    valid_lens.log() -> valid_lens => Entropies are divided by the number of keys. Use the entropy of uniform attention.
-    torch.special.entr(weights) -> -(weights * weights.log()) => The result is NaN, because 0 · log 0 is. A weight of 0
-        must add 0.
-    total / valid_lens.sum() -> (rows * valid).sum(dim=2) / valid_lens[:, None] => There is one number for each example
-        and head. Average over the examples as well.
-    / valid_lens.sum() -> _ || / len(valid_lens) => The sum is not divided by the number of valid queries.
-    """,
-)
-def normalized_entropy(weights, valid_lens):
-    """Return each head's attention entropy divided by that of uniform attention, averaged over valid queries.
-
-    weights (batch, num_heads, n, n) of self-attention, valid_lens (batch,), each from 2 to n → (num_heads,): of each
-    query the entropy of its weights, divided by the entropy of uniform attention over its valid keys.
-    Source: known as Pielou's evenness (E. C. Pielou, The measurement of diversity in different types of biological
-    collections, 1966).
-    """
-    entropies = torch.special.entr(weights).sum(dim=-1)  # (b, h, q, k) -> (b, h, q)
-    rows = entropies / valid_lens.log()[:, None, None]
-    valid = torch.arange(weights.shape[-1]) < valid_lens[:, None, None]  # (b, 1, q)
-    total = (rows * valid).sum(dim=(0, 2))  # (b, h, q) -> (h,)
-    return total / valid_lens.sum()
 
 
 def contribution_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, head_size: int) -> tuple:

@@ -33,20 +33,20 @@ def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=
     begin="Begin with the scores: every query with every key, so one of the two matrices must be transposed.",
     mistakes=(
         """
-    / math.sqrt(queries.shape[-1]) -> _ => The scores are not divided by anything. The formula divides by √d.
-    math.sqrt(queries.shape[-1]) -> queries.shape[-1] => The scores are divided by d. The formula divides by √d.
-    / math.sqrt(queries.shape[-1]) -> * math.sqrt(queries.shape[-1]) => The scores are multiplied by √d. The formula
-        divides by √d.
+    / math.sqrt(queries.shape[-1]) -> _ => The scores are not divided by anything. The formula divides by √p.
+    math.sqrt(queries.shape[-1]) -> queries.shape[-1] => The scores are divided by p. The formula divides by √p.
+    / math.sqrt(queries.shape[-1]) -> * math.sqrt(queries.shape[-1]) => The scores are multiplied by √p. The formula
+        divides by √p.
     math.sqrt(queries.shape[-1]) -> math.sqrt(queries.shape[1]) || math.sqrt(keys.shape[1]) || math.sqrt(len(queries))
         || math.sqrt(values.shape[-1]) || math.sqrt(queries.shape[1] * queries.shape[2]) => The scores are divided by
-        the root of another size. d is the number of features of a query.
+        the root of another size. p is the number of features of a query.
     math.sqrt(queries.shape[-1]) -> queries.shape[-1] ** 0.25 || math.sqrt(2 * queries.shape[-1]) || 2 *
-        math.sqrt(queries.shape[-1]) || (1 + math.sqrt(queries.shape[-1])) => The scores are not divided by √d, but by
+        math.sqrt(queries.shape[-1]) || (1 + math.sqrt(queries.shape[-1])) => The scores are not divided by √p, but by
         another number.
     / math.sqrt(queries.shape[-1]) -> _ ; return weights @ -> weights = weights / math.sqrt(queries.shape[-1]); return
-        weights @ => The weights are divided by √d. Divide the scores, before the softmax.
+        weights @ => The weights are divided by √p. Divide the scores, before the softmax.
     / math.sqrt(queries.shape[-1]) -> _ ; @ values, -> @ values / math.sqrt(queries.shape[-1]), => The output is divided
-        by √d. Divide the scores, before the softmax.
+        by √p. Divide the scores, before the softmax.
     keys.mT -> keys.reshape(len(keys), queries.shape[-1], -1) => The keys are reshaped. A reshape does not exchange rows
         and columns.
     weights @ values, -> weights @ keys, => The keys are averaged instead of the values.
@@ -67,7 +67,7 @@ def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=
     queries @ keys.mT / math.sqrt(queries.shape[-1]) -> torch.cosine_similarity(queries[:, :, None], keys[:, None],
         dim=3) || math.sqrt(queries.shape[-1]) * torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) ||
         torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) / math.sqrt(queries.shape[-1]) => Queries and
-        keys are divided by their norms. Divide the products by √d only.
+        keys are divided by their norms. Divide the products by √p only.
     torch.softmax(scores, dim=-1) -> torch.sigmoid(scores) => A sigmoid stands in place of the softmax.
     torch.softmax(scores, dim=-1) -> torch.softmax(torch.softmax(scores, dim=-1), dim=-1) => The softmax is applied
         twice.
@@ -79,9 +79,9 @@ def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=
     ),
 )
 def attention_and_weights(queries, keys, values):
-    """Return the output of scaled dot-product attention, softmax(QKᵀ/√d)V, and the attention weights.
+    """Return the output of scaled dot-product attention, softmax(QKᵀ/√p)V, and the attention weights.
 
-    queries (batch, n, d), keys (batch, m, d), values (batch, m, v), scores may exceed 100 → output (batch, n, v),
+    queries (batch, n, p), keys (batch, m, p), values (batch, m, v), scores may exceed 100 → output (batch, n, v),
     weights (batch, n, m). Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
     """
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (b, n, m)

@@ -1,4 +1,4 @@
-"""Exercises of notebook 05: weights and masks into PyTorch's layer and back, and the maps of all its heads."""
+"""Exercises of notebook 05: weights and masks into PyTorch's layer, and the maps of all its heads."""
 
 import itertools
 import math
@@ -12,7 +12,6 @@ from mha_course.exercises.whole_layer import CompleteAttention as Layer
 from mha_course.museum.wrong_attention import attention, programs
 
 ENDS = torch.tensor([[False, False, False, True], [False, True, True, True]])  # True: padding
-LONGER = torch.tensor([[False, False, True, True, True], [False] * 5, [False, False, False, True, True]])
 BEGINS = torch.tensor([[True, True, False, False], [False, False, False, False], [True, False, False, False]])
 WITHIN = torch.tensor([[False, True, False, True, False], [False, False, False, True, False]])
 
@@ -28,10 +27,6 @@ class OwnLayer(ReadOnly, Layer):
     """Hold the course's own multi-head attention layer with readable parameters; calling it raises an error."""
 
 
-class TorchLayer(ReadOnly, nn.MultiheadAttention):
-    """Hold an ``nn.MultiheadAttention`` with readable parameters; calling it raises an error."""
-
-
 def drawn(layer: nn.Module) -> nn.Module:
     """Fill all parameters of a layer with random numbers, and return it in eval mode and without gradients."""
     for parameter in layer.parameters():
@@ -43,12 +38,6 @@ def own_trial(num_hiddens: int, num_heads: int, valid_lens: list[list[int]]) -> 
     """Return a test input: an attention layer with random parameters, random tokens, and ``valid_lens`` as a tensor."""
     lengths = torch.tensor(valid_lens)
     return drawn(OwnLayer(num_hiddens, num_heads, bias=True)), torch.randn(*lengths.shape, num_hiddens), lengths
-
-
-def torch_trial(num_hiddens: int, num_heads: int, padding: Tensor) -> tuple:
-    """Return a test input: an ``nn.MultiheadAttention`` with random parameters, random tokens, and ``padding``."""
-    layer = drawn(TorchLayer(num_hiddens, num_heads, batch_first=True))
-    return layer, torch.randn(*padding.shape, num_hiddens), padding
 
 
 MAPS = "(layer.W_q, layer.W_k, layer.W_v)"
@@ -126,73 +115,6 @@ def into_torch(layer, X, valid_lens):
     masked = torch.arange(X.shape[1]) >= valid_lens[:, :, None]  # (b, n, m)
     masked = masked.repeat_interleave(h, dim=0)  # (b * h, n, m)
     return peer(X, X, X, attn_mask=masked)[0]
-
-
-@exercise(
-    trials=lambda: {
-        "with padding in every row": [torch_trial(6, 3, ENDS)] * 2,
-        "with a row without padding": [torch_trial(8, 2, LONGER)],
-    },
-    praise="Your layer has all parameters of PyTorch's and masks the padding.",
-    idea="The first third of in_proj_weight is W_q, the second is W_k, the third is W_v, and so it is with the biases.",
-    begin="Begin with a new Layer that has biases, and divide both packed parameters into three.",
-    mistakes=f"""
-    {MAPS} -> {REORDERED} => The thirds go to the wrong matrices. PyTorch stacks W_q, then W_k, then W_v.
-    peer.in_proj_weight.chunk(3) -> peer.in_proj_weight.unflatten(0, (peer.num_heads, 3, -1)).transpose(0,
-        1).flatten(1, 2) ; peer.in_proj_bias.chunk(3) -> peer.in_proj_bias.unflatten(0, (peer.num_heads, 3,
-        -1)).transpose(0, 1).flatten(1, 2) => The rows are read head by head. PyTorch stacks all rows of W_q first,
-        then those of W_k and W_v.
-    peer.in_proj_weight.chunk(3) -> peer.in_proj_weight.unflatten(0, (-1, 3)).unbind(1) || peer.in_proj_weight.chunk(3)
-        -> peer.in_proj_weight.unflatten(0, (-1, 3)).unbind(1) ; peer.in_proj_bias.chunk(3) ->
-        peer.in_proj_bias.unflatten(0, (-1, 3)).unbind(1) => Each matrix gets every third row. PyTorch stacks all rows
-        of W_q first, then those of W_k and W_v.
-    copy_(weight) -> copy_(weight.T) => The weights of queries, keys and values are transposed. `in_proj_weight` and
-        `nn.Linear` both keep them as (output, input).
-    (peer.out_proj.weight) -> (peer.out_proj.weight.T) => The output projection is transposed. `out_proj` and
-        `nn.Linear` both keep it as (output, input).
-    copy_(weight) -> copy_(weight.T) ; (peer.out_proj.weight) -> (peer.out_proj.weight.T) => All matrices are
-        transposed. `nn.MultiheadAttention` and `nn.Linear` both keep them as (output, input).
-    copy_(bias) -> zero_() => The biases of queries, keys and values are missing. They are in `in_proj_bias`.
-    (peer.out_proj.bias) -> (0 * peer.out_proj.bias) => The bias of W_o is missing. It is in `out_proj.bias`.
-    copy_(bias) -> zero_() ; (peer.out_proj.bias) -> (0 * peer.out_proj.bias) => All biases are missing. Make the layer
-        with `bias=True`, and copy `in_proj_bias` and `out_proj.bias`.
-    ~padding -> padding => The lengths count the padding. Count the other tokens.
-    .sum(dim=1) -> $ + 1 => The lengths are too large by 1.
-    .sum(dim=1) -> $ - 1 => The lengths are too small by 1.
-    .sum(dim=1) -> .long() => The mask itself is given as lengths for single queries. Count the tokens of each row that
-        are no padding.
-    (~padding).sum(dim=1) -> padding.int().argmax(dim=1) => A row without padding gets the length 0: there is no True
-        to be found in it.
-    return layer(X, X, X, valid_lens) -> $ * ~padding[..., None] => The outputs at padding are set to 0. Leave them as
-        the layer computes them.
-    (~padding).sum(dim=1) -> (~padding).sum(dim=1, keepdim=True) * ~padding => Padded queries get the length 0. All
-        queries of a row get the same length, the number of its valid keys.
-    (~padding).sum(dim=1) -> (~padding).sum(dim=1).max().expand(len(X)) => All rows get the length of the longest one.
-    .sum(dim=1) -> .sum(dim=0) => An error is raised: the lengths are counted along the wrong axis. Count along each
-        row.
-    peer.embed_dim, peer.num_heads -> peer.embed_dim, 1 => Your layer has only one head. Make it with `peer.num_heads`.
-    (~padding).sum(dim=1) -> None => Padding is not masked. Give the lengths to the layer.
-    """,
-)
-def out_of_torch(peer, X, padding):
-    """Copy an ``nn.MultiheadAttention`` into a layer like d2l's; return its output for X with ``padding`` masked.
-
-    peer is an ``nn.MultiheadAttention`` with biases and batch_first=True; X (batch, num_tokens, d); padding (batch,
-    num_tokens), True at padding, which comes after the last token → (batch, num_tokens, d). Layer is the class of
-    notebook 00. Source: PyTorch, ``nn.MultiheadAttention``.
-    """
-    layer = Layer(peer.embed_dim, peer.num_heads, bias=True)
-    maps = (layer.W_q, layer.W_k, layer.W_v)
-    weights = peer.in_proj_weight.chunk(3)
-    biases = peer.in_proj_bias.chunk(3)
-    with torch.no_grad():
-        for linear, weight, bias in zip(maps, weights, biases, strict=True):
-            linear.weight.copy_(weight)
-            linear.bias.copy_(bias)
-        layer.W_o.weight.copy_(peer.out_proj.weight)
-        layer.W_o.bias.copy_(peer.out_proj.bias)
-    valid_lens = (~padding).sum(dim=1)
-    return layer(X, X, X, valid_lens)
 
 
 def packed_trial(head_size, num_heads, padding) -> tuple:

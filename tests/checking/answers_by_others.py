@@ -14,7 +14,6 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from mha_course.exercises.whole_layer import CompleteAttention
 from mha_lib import masked_softmax, merge_heads, split_heads
 
 WRONG: list[tuple[str, Callable, str]] = []  # exercise, answer, words of the verdict; none where it cannot name it
@@ -213,47 +212,6 @@ def _(calibration, test):
             best = max(best, (calibration[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
     _, layer, head = best
     return [layer, head, test[..., layer, head].mean().item()]
-
-
-@wrong("normalized_entropy", "divided by that of more keys than are valid")
-def _(weights, valid_lens):
-    """Every entropy is divided by ln n, the number of all keys with padding, instead of the log of the example's valid
-    keys."""
-    entropy = torch.special.entr(weights).sum(dim=-1)
-    n = weights.shape[-1]
-    valid = torch.arange(n) < valid_lens[:, None]
-    share = entropy / torch.log(torch.tensor(float(n)))
-    share = share * valid[:, None, :]
-    return share.sum(dim=(0, 2)) / valid.sum()
-
-
-@wrong("normalized_entropy", "Padded queries are counted")
-def _(weights, valid_lens):
-    """The rows of padded queries are averaged in, too."""
-    entropy = torch.special.entr(weights).sum(dim=-1)  # (batch, heads, n)
-    even = torch.log(valid_lens.float())[:, None, None]
-    return (entropy / even).mean(dim=(0, 2))
-
-
-@wrong("normalized_entropy", "Queries of short and long examples count differently")
-def _(weights, valid_lens):
-    """It averages within each example first and then over examples, so a query of a short text counts more than one of
-    a long text."""
-    per_example = []
-    for w, n in zip(weights, valid_lens.tolist()):
-        w = w[:, :n, :n]
-        H = torch.special.entr(w).sum(dim=-1)
-        per_example.append((H / torch.log(torch.tensor(float(n)))).mean(dim=1))
-    return torch.stack(per_example).mean(dim=0)
-
-
-@right("normalized_entropy")
-def _(weights, valid_lens):
-    rows = [
-        torch.distributions.Categorical(probs=w[:, :n, :n], validate_args=False).entropy() / torch.tensor(n).log()
-        for w, n in zip(weights, valid_lens.tolist())
-    ]
-    return torch.cat(rows, dim=1).mean(dim=1)
 
 
 @wrong("contribution_map", "This is the length of the values")
@@ -593,17 +551,6 @@ def _(layer, X, valid_lens):
         peer.out_proj.load_state_dict(layer.W_o.state_dict())
     mask = torch.arange(X.shape[1]) >= valid_lens[:, :, None]
     return peer(X, X, X, attn_mask=mask.repeat_interleave(layer.num_heads, dim=0))
-
-
-@wrong("out_of_torch", "Two calls with equal arguments give different results")
-def _(peer, X, padding):
-    """The output projection is not copied."""
-    layer = CompleteAttention(peer.embed_dim, peer.num_heads, bias=True)
-    for linear, weight, bias in zip(
-        (layer.W_q, layer.W_k, layer.W_v), peer.in_proj_weight.chunk(3), peer.in_proj_bias.chunk(3), strict=True
-    ):
-        linear.load_state_dict({"weight": weight, "bias": bias})
-    return layer(X, X, X, (~padding).sum(dim=1))
 
 
 @wrong("resample_pairs", "The parts are right, but in another order")
@@ -1098,25 +1045,3 @@ def _(layer, X, valid_lens):
         peer.out_proj.load_state_dict(layer.W_o.state_dict())
     padding = torch.arange(X.shape[1]) >= valid_lens.amax(dim=1, keepdim=True)
     return peer(X, X, X, key_padding_mask=padding)[0]
-
-
-def own_copy(peer, num_heads):
-    """All parameters of PyTorch's layer in ours."""
-    layer = CompleteAttention(peer.embed_dim, num_heads, bias=True)
-    packed = zip(peer.in_proj_weight.chunk(3), peer.in_proj_bias.chunk(3))
-    for linear, (weight, bias) in zip((layer.W_q, layer.W_k, layer.W_v), packed):
-        linear.load_state_dict({"weight": weight, "bias": bias})
-    layer.W_o.load_state_dict(peer.out_proj.state_dict())
-    return layer
-
-
-@wrong("out_of_torch", "the lengths are counted along the wrong axis")
-def _(peer, X, padding):
-    """The lengths are summed over the batch."""
-    return own_copy(peer, peer.num_heads)(X, X, X, (~padding).sum(0))
-
-
-@wrong("out_of_torch", "Your layer has only one head")
-def _(peer, X, padding):
-    """The number of heads is left at 1."""
-    return own_copy(peer, 1)(X, X, X, X.shape[1] - padding.sum(1))

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from mha_course.heads.measures import measured
-from mha_lib import KernelPooling, MultiHeadAttention, masked_softmax
+from mha_lib import KernelPooling, masked_softmax
 
 
 def pooling_by_loops(queries, keys, values, sigma):
@@ -74,14 +74,6 @@ def split_by_a_matrix(X, num_heads):
 def unfused_by_chunks(W, num_heads):
     heads = [head.chunk(3) for head in W.chunk(num_heads)]
     return [torch.cat(parts) for parts in zip(*heads, strict=True)]
-
-
-def entropy_by_loops(weights, valid_lens):
-    found = [[] for _ in range(weights.shape[1])]
-    for example, length in zip(weights, valid_lens.tolist(), strict=True):
-        for h, i in itertools.product(range(len(example)), range(length)):
-            found[h].append(-sum(w * math.log(w, length) for w in example[h, i].tolist() if w > 0))
-    return torch.tensor([sum(rows) / len(rows) for rows in found])
 
 
 def window_by_texts(starts, size, sinks, i, j):
@@ -156,17 +148,6 @@ def into_torch_by_state(layer, X, valid_lens):
     return peer(*[X.transpose(0, 1)] * 3, attn_mask=added)[0].transpose(0, 1)
 
 
-def out_of_torch_by_state(peer, X, padding):
-    """The parameters as a dictionary, into another class, and a length for each query."""
-    layer = MultiHeadAttention(peer.embed_dim, peer.num_heads, bias=True)
-    state = {f"W_o.{name}": parameter for name, parameter in peer.out_proj.state_dict().items()}
-    for number, name in enumerate("qkv"):
-        rows = slice(number * peer.embed_dim, (number + 1) * peer.embed_dim)
-        state |= {f"W_{name}.weight": peer.in_proj_weight[rows], f"W_{name}.bias": peer.in_proj_bias[rows]}
-    layer.load_state_dict(state)
-    return layer(X, X, X, padding.logical_not().sum(dim=1, keepdim=True).expand(padding.shape))
-
-
 RIGHT = {
     "gaussian_pooling": [
         pooling_by_loops,
@@ -190,8 +171,6 @@ RIGHT = {
     "split_fused": [unfused_by_chunks, lambda W, h: torch.stack(unfused_by_chunks(W, h))],
     "every_map": [maps_from_torch],
     "into_torch": [into_torch_by_state],
-    "out_of_torch": [out_of_torch_by_state],
-    "normalized_entropy": [entropy_by_loops],
     "contribution_map": [
         lambda weights, values, W: torch.einsum(
             "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])

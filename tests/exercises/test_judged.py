@@ -144,3 +144,35 @@ def test_a_measure_is_held_between_two_bars_and_changes_no_model():
     assert "The rank correlation with the exact Shapley values is 0.6" in text and "more than 0.8 is needed" in text
     assert "the gate gradient 0.6" in text and "the path gradient 0.9" in text
     assert not any(model.training for model, _, _ in head_importance.small_models())
+
+
+def hand_made(W_q, W_k):
+    """What is said of a head made by hand for the sentence of notebook 03, with numbers at these features."""
+    kinds, meanings = (
+        [1, 0, 2, 1, 1, 1, 0],
+        {0: 0, 3: 1, 4: 2, 5: 3},
+    )  # noun, adjective, verb; hungry, small, quick, grey
+    X = torch.zeros(7, 14)
+    X[range(7), kinds] = X[range(7), range(7, 14)] = 1
+    for word, number in meanings.items():
+        X[word, 3 + number] = 1
+    queries, keys = (sum(number * X[:, at] for at, number in W.items()) for W in (W_q, W_k))
+    return COURSE["hand_made_head"]((queries[:, None] * keys).softmax(dim=1))
+
+
+NOUN, ADJECTIVE, VERB, HUNGRY, LAST = 0, 1, 2, 3, 13
+
+
+@pytest.mark.parametrize(
+    ("W_q", "W_k", "state", "said"),
+    [
+        ({NOUN: 8}, {ADJECTIVE: 1}, "not yet", "Change numbers in the picture"),
+        ({VERB: 8}, {NOUN: 2}, "right", "Now the second task"),
+        ({NOUN: 8, LAST: -16}, {ADJECTIVE: -1, HUNGRY: 2}, "right", "mice to the other three"),
+        ({VERB: 1}, {NOUN: 1}, "wrong", "chase gives one of the nouns only 0.26"),
+        ({NOUN: 8}, {HUNGRY: 2}, "wrong", "cats give hungry 1.00, and mice give the other three adjectives 0.00"),
+    ],
+)
+def test_a_head_made_by_hand_is_told_which_task_it_does(W_q, W_k, state, said):
+    verdict = hand_made(W_q, W_k)
+    assert verdict.state == state and said in verdict.text

@@ -20,6 +20,13 @@ MIN_SHARE_SHOWN = 0.85
 MIN_SHARE_COMPARED = 0.60
 MAX_BYTES = 1_500_000
 MAX_EXERCISES = 5
+HARD = ("easy", "medium", "hard")
+TASK = (
+    r"### Exercise \d+ \(\d+ minutes, (?P<kind>write|debug|derive|design), (?P<hard>easy|medium|hard)\)\n\n"
+    r"\*Shows that you can\* "
+)
+OTHER_TASKS = ("00", "08", "09", "10", "11", "12")  # the core, and notebooks whose new edition has not landed
+UNORDERED_TASKS = ("07",)  # which gets one more task
 
 SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}
 GRADED = {"schema_version": 3, "task": False, "solution": False, "grade": True, "locked": True}
@@ -191,8 +198,29 @@ def gradable(notebook, path):
         yield f"texts tagged 'reason' are {tagged}, those after graded checks {reasons}"
 
 
+def tasks_of_kinds(notebook, path):
+    """A task says how long, of which kind and how hard it is, and what it shows; one is not *write*, two may be."""
+    if path.stem[:2] in OTHER_TASKS:
+        return
+    tasks = [text for cell in notebook.cells for text in re.findall(r"(?m)^### Exercise .*(?:\n.*)*", prose(cell))]
+    kinds, hard = [], []
+    for text in tasks:
+        found = re.match(TASK, text)
+        if not found:
+            yield f"a task begins otherwise than CONTRIBUTING says: {text.splitlines()[0]}"
+            continue
+        kinds.append(found["kind"])
+        hard.append(HARD.index(found["hard"]))
+    if kinds.count("write") > 2:
+        yield f"{kinds.count('write')} tasks ask to write, two may"
+    if tasks and not {*kinds} - {"write"}:
+        yield "all tasks ask to write; one should be to debug, derive or design"
+    if path.stem[:2] not in UNORDERED_TASKS and hard != sorted(hard):
+        yield f"the tasks are {', '.join(HARD[each] for each in hard)}, and should get harder"
+
+
 FILE_CHECKS = (links_resolve, saved_by_make, outputs_good_everywhere)
-STORY_CHECKS = (framed, in_small_steps, folds_where_it_says, exercises_checked, *FILE_CHECKS)
+STORY_CHECKS = (framed, in_small_steps, folds_where_it_says, exercises_checked, tasks_of_kinds, *FILE_CHECKS)
 SOLUTION_CHECKS = (solves_the_exercises, gradable, *FILE_CHECKS)
 
 

@@ -1,4 +1,4 @@
-"""What 02 says of numbers to follow by hand, of the root of d, and of more training."""
+"""What 02 says of numbers to follow by hand, of the root of p, and of more training."""
 
 import json
 import math
@@ -61,9 +61,9 @@ def test_without_the_root_a_head_begins_worse_and_adam_takes_longer_but_not_plai
 def test_with_the_root_a_head_begins_a_little_worse_than_uniform_attention(train):
     train, even = train
     losses = [even, train(8, steps=0), train(1, steps=0)]
-    assert losses == pytest.approx([0.90, 1.01, 1.62], abs=0.03)
-    words = "a loss of 0.90. The head with $\\sqrt d$ starts slightly above it, at 1.01. "
-    assert f"{words}The undivided head starts much higher, at 1.62" in text_of("02_scoring_functions")
+    assert losses == pytest.approx([0.90, 1.00, 1.61], abs=0.03)
+    words = "a loss of 0.90. The head with $\\sqrt p$ starts slightly above it, at 1.00. "
+    assert f"{words}The undivided head starts much higher, at 1.61" in text_of("02_scoring_functions")
 
 
 def test_more_training_helps_the_model_without_attention_but_does_not_cure_it():

@@ -17,7 +17,7 @@ HUNGRY, CATS, CHASE, SMALL, QUICK, GREY, MICE = range(7)
 @pytest.fixture(scope="module")
 def told():
     """Everything that sections 1 to 4 define, with what is folded."""
-    return notebook_tools.told("03_multi_head_attention", before="## 5. Four ways")
+    return notebook_tools.told("03_multi_head_attention", before="## Deeper: four ways")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_the_number_of_heads_does_not_change_the_cost_and_pairs_cost_more_than_p
         assert (pairs.get_total_flops() > projections.get_total_flops()) == (n > 2 * d)
 
 
-def test_the_head_of_section_6_finds_the_right_key(trained):
+def test_the_head_of_section_5_finds_the_right_key(trained):
     assert trained["weight"] > 0.85 and trained["loss"] < 0.1
 
 

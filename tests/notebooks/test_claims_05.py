@@ -32,7 +32,7 @@ def test_the_block_by_hand_is_torchs_in_both_orders(section, norm_first):
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.4)
     X = torch.randn(3, 7, 30, dtype=torch.float64)
-    by_hand = section["block_of"](X, layer, lambda Z: section["attend"](Z, layer.self_attn, section["in_thirds"]))
+    by_hand = section["block_of"](X, layer, lambda Z: section["attend"](Z, layer.self_attn, section["thirds"]))
     torch.testing.assert_close(by_hand, layer(X), rtol=0, atol=1e-12)
 
 

@@ -128,7 +128,15 @@ def test_what_the_verb_receives():
         expected["uneven"] = weights[0] * before + weights[2] * after
         for name, row in expected.items():
             np.testing.assert_allclose(told[name][number], row, atol=1e-4)
-    assert (told["first"] @ told["second"]).item() < 0
+
+
+def test_the_two_changes_of_exercise_3_do_not_move_the_average_the_same_way():
+    cats, mice, dogs = np.eye(3)
+    for a in np.linspace(0.5, 1, 11):
+        after = (a * cats + (1 - a) * mice) - (a * cats + (1 - a) * dogs)
+        exchanged = (a * dogs + (1 - a) * mice) - (a * mice + (1 - a) * dogs)
+        assert after @ exchanged <= 1e-12
+        np.testing.assert_allclose((1 - a) * exchanged, (1 - 2 * a) * after, atol=1e-12)
 
 
 def test_a_lone_head_keeps_messages_less_far_apart():

@@ -1,15 +1,12 @@
-"""Words and minutes of a main line are counted from the cells; so are the ways into the course that README shows."""
-
-import re
+"""Words and minutes of a main line are counted from the cells."""
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from notebook_tools import NOTEBOOKS, ROOT, make_notebooks
+from notebook_tools import make_notebooks
 
-from tools import main_line, ways_in
+from tools import main_line
 
 FOLDS = {make_notebooks.FOLDS: True}
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -45,13 +42,3 @@ def test_a_heading_of_the_same_depth_ends_what_is_folded_and_a_lower_one_does_no
     assert main_line.is_folded(new_notebook(cells=cells)) == [False, True, True, False, True, True, False]
     parts = main_line.folded_parts(new_notebook(cells=cells))
     assert [[cell.source for cell in part.cells] for part in parts] == [headings[1:3], headings[4:5], headings[5:6]]
-
-
-def test_the_ways_in_name_notebooks_and_their_minutes_as_the_cells_give_them():
-    """`make notebooks` writes them anew."""
-    assert ways_in.BLOCK.search(README)[0] == ways_in.table("notebooks/")
-    assert [numbers for _, numbers, _ in ways_in.WAYS][-1] == tuple(path.stem[:2] for path in NOTEBOOKS)
-    times = [ways_in.minutes(numbers, folded) for _, numbers, _ in ways_in.WAYS for folded in (False, True)]
-    assert times == sorted(times)
-    for found in re.findall(r"\]\((.*?)\)", ways_in.table("notebooks/")):
-        assert (ROOT / found).exists()

@@ -14,7 +14,7 @@ from tools import main_line, stubs
 DOUBLE = "def double(X):\n    ### BEGIN SOLUTION\n    return 2 * X\n    ### END SOLUTION"
 PICTURE = '<img alt="weights of head 0" src="data:image/png;base64,AAAA">'
 ENDS = "[back](00_before.ipynb) · [on](02_after.ipynb)"
-EXERCISE = "### Exercise {} (2 minutes)\n\nWrite `double`."
+EXERCISE = "### Exercise {} (2 minutes, {}, {})\n\n*Shows that you can* double.\n\nWrite `double`."
 BOLD_EXERCISE = "**Exercise {} (2 minutes, a stretch): twice.** Write `double`."
 MAX_WIDTH = 120  # of lines in notebooks that are not yet rewritten
 CLASS = "# Twice.\nclass Double:\n" + "    pass\n" * 28
@@ -90,8 +90,11 @@ def story(tmp_path):
         new_code_cell("show(heads)", outputs=[display(text_html=PICTURE, text_plain="weights of head 0")]),
         new_markdown_cell("## Summary\n\nHeads differ.\n\n## Exercises"),
     ]
-    for number in (1, 2, 3):
-        cells += [new_markdown_cell(EXERCISE.format(number)), new_code_cell(stubs.stub_from(new_code_cell(DOUBLE)))]
+    for number, kind, hard in ((1, "debug", "easy"), (2, "write", "easy"), (3, "write", "hard")):
+        cells += [
+            new_markdown_cell(EXERCISE.format(number, kind, hard)),
+            new_code_cell(stubs.stub_from(new_code_cell(DOUBLE))),
+        ]
         cells += [new_code_cell("exercises.double(double)", outputs=[plain("… Not yet. Write it.")])]
     return numbered([*cells, new_markdown_cell(ENDS)]), tmp_path / "01_sample.ipynb"
 
@@ -187,6 +190,11 @@ STORY_FAULTS = {  # what an author may do to a cell: its number, what changes, a
     "01_sample-10 does not say 'Not yet'": (9, {"outputs": [plain("✓ Right. Twice.")]}),
     "3 exercises, but 2 stubs": (8, {"source": "def double(X):\n    return 2 * X"}),
     "01_sample-09 has metadata for nbgrader": (8, {"metadata": {"nbgrader": checks.SOLUTION}}),
+    "a task begins otherwise": (7, {"source": "### Exercise 1 (2 minutes)\n\nWrite `double`."}),
+    "a task begins otherwise than": (7, {"source": "### Exercise 1 (2 minutes, debug, easy)\n\nWrite `double`."}),
+    "3 tasks ask to write": (7, {"source": EXERCISE.format(1, "write", "easy")}),
+    "one should be to debug": (7, {"source": EXERCISE.format(1, "write", "easy")}),
+    "the tasks are hard, easy, hard": (7, {"source": EXERCISE.format(1, "debug", "hard")}),
     "the notebook has more than": (3, {"outputs": [plain("2" * checks.MAX_BYTES)]}),
 }
 

@@ -81,6 +81,15 @@ def test_an_answer_in_words_gives_way_to_a_line():
         stubs.write_stubs(new_notebook(cells=[cell("old")]), new_notebook(cells=[words]))
 
 
+def test_an_answer_in_words_stands_below_where_the_story_has_a_heading_for_it():
+    words = new_markdown_cell("Because.", id="01_sample-02", metadata={"nbgrader": {"solution": True, "grade": True}})
+    for below, then in ((f"{stubs.MODEL_ANSWER}\n\nold", f"{stubs.MODEL_ANSWER}\n\nBecause."), ("## On", "## On")):
+        cells = [new_markdown_cell("old", id="01_sample-02"), new_markdown_cell(below, id="01_sample-03")]
+        story = new_notebook(cells=cells)
+        stubs.write_stubs(story, new_notebook(cells=[words]))
+        assert [cell.source for cell in story.cells] == [stubs.WRITTEN_PLACEHOLDER, then]
+
+
 RIGHT = """\
 def twice(X):
     Y = X + X  # (n,) + (n,) -> (n,)
