@@ -32,12 +32,12 @@ def draws(mean, between=0.02, number=20, **named):
     [
         (rows(0.05), draws(0.4), "held", "held", "held", "how far it goes"),
         (rows(0.2), draws(0.4), "not held", "held", "not held", "more than you promised"),
-        (rows(0.1), draws(0.4), "undecided", "held", "undecided", "Four times as many rows"),
-        (rows(0.05), draws(0.05), "held", "undecided", "undecided", "so it may without other heads"),
+        (rows(0.105), draws(0.4), "undecided", "held", "undecided", "Four times as many rows"),
+        (rows(0.05), draws(0.051), "held", "undecided", "undecided", "so it may without other heads"),
         (rows(0.05), draws(0.01), "held", "not held", "not held", "A draw does better"),
         (rows(0.2), draws(0.01), "not held", "not held", "not held", "A draw does better"),
         (rows(0.2), draws(0.2), "not held", "undecided", "not held", "more than you promised"),
-        (rows(0.1), draws(0.1), "undecided", "undecided", "undecided", "Four times as many rows"),
+        (rows(0.105), draws(0.1), "undecided", "undecided", "undecided", "Four times as many rows"),
     ],
 )
 def test_outcome_and_next_step(rise, random, promise, baseline, outcome, step):
