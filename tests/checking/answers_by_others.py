@@ -952,7 +952,7 @@ def _(queries, keys, values):
     return w @ values, w
 
 
-@wrong("attention_and_weights", "divided by d.")
+@wrong("attention_and_weights", "divided by p.")
 def _(queries, keys, values):
     """Weights after scaling twice."""
     d = queries.shape[-1]
