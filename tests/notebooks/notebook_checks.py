@@ -25,8 +25,8 @@ TASK = (
     r"### Exercise \d+ \(\d+ minutes, (?P<kind>write|debug|derive|design), (?P<hard>easy|medium|hard)\)\n\n"
     r"\*Shows that you can\* "
 )
-OTHER_TASKS = ("00", "08", "09", "10", "11", "12")  # the core, and notebooks whose new edition has not landed
-UNORDERED_TASKS = ("07",)  # which gets one more task
+OTHER_TASKS = ("00", "08")  # the core and the capstone
+UNORDERED_TASKS = ("07",)  # the second is the exercise of the book, and hard
 
 SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}
 GRADED = {"schema_version": 3, "task": False, "solution": False, "grade": True, "locked": True}

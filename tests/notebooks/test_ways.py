@@ -9,7 +9,7 @@ from notebook_tools import NOTEBOOKS, ROOT, make_notebooks
 from tools import main_line, ways_in
 
 SHORT = [way for way in ways_in.WAYS if way is not ways_in.EVERYTHING]
-NOT_YET = ("08", "09", "10")  # notebooks whose new edition has not landed
+NOT_YET = ()
 # Names that a reader meets in one notebook, or in a folded part of it; whoever uses one elsewhere has to explain it.
 TERMS = {
     "01": ("Gaussian kernel", "boxcar", "Nadaraya"),
