@@ -71,7 +71,8 @@ def is_stable(trial: tuple) -> bool:
         return X.double() * (1 + error * (2 * torch.rand(X.shape, generator=generator) - 1))
 
     def output(error: float) -> Tensor:
-        return formula(*[wide(X, error) for X in trial[:-1]], {name: wide(X, error) for name, X in trial[-1].items()})
+        given = {name: wide(X, error) for name, X in trial[-1].items()}
+        return formula(*[*(wide(X, error) for X in trial[:-1]), given])
 
     return torch.allclose(output(1e-6), output(0.0), rtol=CLOSE["rtol"] / 2, atol=CLOSE["atol"] / 2, equal_nan=True)
 
