@@ -65,8 +65,9 @@ class Claim:
 
     def __str__(self) -> str:
         return (
-            f"{self.model}. Without {self.remove} heads, chosen by {self.measure} and replaced by {self.instead}, the "
-            f"loss on {self.rows} rises by at most {self.promise} nats, and by less than for {self.baseline}."
+            f"Model: {self.model}. Claim: without {self.remove} heads, chosen by {self.measure} and replaced by "
+            f"{self.instead}, the loss on {self.rows} rises by at most {self.promise} nats, and by less than for "
+            f"{self.baseline}."
         )
 
 
@@ -96,8 +97,8 @@ def lock(claim: Claim, file: str | Path) -> str:
     return f"{example}Claim {len(claims)} is locked: {claim.eight}."
 
 
-def note_opening(file: str | Path) -> None:
-    """Note in a claim's file that the test rows were opened.
+def note_opening(file: str | Path) -> bool:
+    """Note in a claim's file that the test rows were opened, and return True; for an example, note nothing, and False.
 
     Raises:
         ValueError: there is no claim in it, or it was edited.
@@ -105,7 +106,9 @@ def note_opening(file: str | Path) -> None:
     events = history(file)
     if not events:
         raise ValueError(f"{file} holds no claim: lock one before you open the test rows")
-    _add(file, "test rows opened", events[-1].claim)
+    if is_own := events[-1].claim.is_own:
+        _add(file, "test rows opened", events[-1].claim)
+    return is_own
 
 
 def history(file: str | Path) -> list[Event]:

@@ -19,6 +19,7 @@ NEXT = {  # by what decides
     "or test with more rows and draws.",
     "held": "Ask how far it goes: rows of another kind, another training, one head more.",
 }
+KEPT = "every draw keeps your promise, so it tests nothing"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Verdict:
             and draws.
         share: the share of draws that cost more.
         promise, baseline: what each of the two says: "held", "not held" or "undecided".
+        breaking: how many draws cost more than the promise; where none does, the promise tests nothing.
         draws: the mean rise of each draw.
     """
 
@@ -39,6 +41,7 @@ class Verdict:
     share: float
     promise: str
     baseline: str
+    breaking: int
     draws: list[float] = field(repr=False)
 
     @property
@@ -59,11 +62,13 @@ class Verdict:
         return NEXT["draws are like it" if self.baseline == "undecided" else "held"]
 
     def __str__(self) -> str:
+        broken = f"{self.breaking} of {len(self.draws)} draws break your promise" if self.breaking else KEPT
         return "\n".join(
             [
                 f"{self.outcome}",
                 f"promise: {self.promise}. The loss rises by {told(self.rise)} nats",
                 f"baseline: {self.baseline}. Draws minus plan: {told(self.ahead)}; {self.share:.0%} of them cost more",
+                broken,
                 self.next_step,
             ]
         )
@@ -89,7 +94,8 @@ def verdict(claim: Claim, rise: Tensor, draws: Tensor) -> Verdict:
     share = (means > own[0] + 1e-6).double().mean().item()  # rounding is no difference
     promise = "held" if own[2] <= claim.promise else "not held" if own[1] > claim.promise else "undecided"
     baseline = "held" if ahead[1] > 0 else "not held" if ahead[2] < 0 else "undecided"
-    return Verdict(own, ahead, share, promise, baseline, means.tolist())
+    breaking = int((means > claim.promise).sum())
+    return Verdict(own, ahead, share, promise, baseline, breaking, means.tolist())
 
 
 def told(interval: Interval) -> str:

@@ -48,12 +48,8 @@ def tried(my_test: Callable[[Pipeline], object], seed: int) -> Tried:
         outcome = _outcome(my_test, made("", one))
         if not _passed(outcome):
             return Tried(False, False, outcome=outcome)
-    notices = not any(_passed(_outcome(my_test, made(own, one, in_other_code=True))) for one in unseen)
-    found = {
-        name: not _passed(_outcome(my_test, made(name, unseen[0], in_other_code=True)))
-        for name in FAULTS
-        if name != own
-    }
+    notices = not any(_passed(_outcome(my_test, made(own, one))) for one in unseen)
+    found = {name: not _passed(_outcome(my_test, made(name, unseen[0]))) for name in FAULTS if name != own}
     others, missed = ([name for name, seen in found.items() if seen is wanted] for wanted in (True, False))
     return Tried(True, notices, others, missed)
 

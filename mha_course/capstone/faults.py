@@ -12,6 +12,7 @@ from mha_course.models import Batch, Encoder
 from mha_course.models.training import seeded
 from mha_course.models.transformer import TokenEmbedding
 
+MOST_STATEMENTS = 256  # that do nothing
 FUNCTIONS: dict[str, Callable] = {
     one.__name__: one for one in (measuring.split, measuring.means, measuring.losses, measuring.cut)
 }
@@ -99,16 +100,16 @@ def fault_of(seed: int) -> str:
     return random.Random(f"fault {seed}").choice(list(_FAULTS))
 
 
-def made(fault: str, seed: int, in_other_code: bool = False) -> Pipeline:
+def made(fault: str, seed: int) -> Pipeline:
     """Return a pipeline with this fault ("" for none), with a model and rows drawn with ``seed``.
 
-    Args:
-        in_other_code: whether its functions are compiled from other statements, which do the same.
+    Each call compiles its functions with other statements that do nothing, so that neither their code nor its length
+    says whether there is a fault.
     """
     _, faulty, edits = _FAULTS.get(fault, ("", "", {}))
-    end = {"return ": "rows = rows; return " if in_other_code else "return "}  # an edit each: none shows its source
     functions = {}
     for name, right in FUNCTIONS.items():
+        end = {"return ": "rows = rows; " * random.SystemRandom().randint(1, MOST_STATEMENTS) + "return "}
         functions[name] = with_edits(right, end | (edits if name == faulty else {}))
         functions[name].__doc__ = right.__doc__
     with seeded(seed):

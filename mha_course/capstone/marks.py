@@ -15,6 +15,7 @@ from mha_course.capstone.claim import Event, history, is_changed
 from mha_course.capstone.claim_verdict import verdict
 from mha_course.capstone.fault_check import tried
 from mha_course.capstone.faults import FAULTS
+from mha_course.capstone.page import CHANGED
 from mha_course.capstone.work import Work
 from mha_course.checking.running import MistakeError, NotYetError
 from mha_course.heads import mean_and_ci95
@@ -25,7 +26,7 @@ SHARE = 6  # a claim about fewer than a sixth of all heads risks nothing
 LINES = {  # what points are given for → how many there are
     "your claim was locked before the test rows were opened, and none after": 3,
     "it says in your own words what would refute it": 2,
-    "it could fail: a quarter of the draws cost more than it promises, and a sixth of the heads goes": 3,
+    "it could fail: a quarter of the draws cost more than it promises, and at least a sixth of the heads is removed": 3,
     "your plan is the choice that it announces": 3,
     "your test fails on the pipeline with your fault and passes without it": 8,
     "it notices other faults, too": 5,
@@ -81,6 +82,8 @@ def points(
         return Points([0] * len(LINES), str(reason))
     page = Path(page_file).with_suffix(".md")
     text = page.read_text(encoding="utf-8") if page.exists() else ""
+    if not events or f"claim {events[-1].claim.eight} locked" not in text:
+        text = ""  # the page of another claim
     *claimed, has_verdict, agrees = _of_claim(events, work, plan, seed, text, rows)
     limits = text.rpartition("## Limits")[2].split()
     paged = [has_verdict, agrees, 2 * (len(limits) >= WORDS_OF_LIMITS)]
@@ -119,8 +122,10 @@ def _of_claim(events: list[Event], work: Work, plan: Any, seed: int, page: str, 
     costly = (draws.double().mean(dim=1) > claim.promise).double().mean().item()
     could_fail = costly >= 0.25 and SHARE * claim.remove >= heads
     announced = _sorted(choose(claim, found, work.loss(work.calibration), instead)) == plan
-    told = f"## Verdict: {verdict(claim, own, draws).outcome}" in page
-    agrees = _agrees(page, own if rows is None else rise(plan, rows))
+    heading = f"## Verdict: {verdict(claim, own, draws).outcome}"
+    verdicts = [line.removesuffix(CHANGED) for line in page.splitlines() if line.startswith("## Verdict")]
+    told = verdicts == [heading]
+    agrees = _agrees(page, own, own if rows is None else rise(plan, rows))
     return [3 * locked, 2 * is_sentence, 3 * could_fail, 3 * announced, 2 * told, 2 * agrees]
 
 
@@ -134,13 +139,13 @@ def _of_test(my_test: Callable, seed: int) -> list[int]:
     return [8 * both, 5 * len(found.others) * both // (len(FAULTS) - 1)]
 
 
-def _agrees(page: str, rise: Tensor) -> bool:
-    """Whether the rise on the page, with its interval, is that of these rows up to what both intervals allow."""
-    number = r"(-?[0-9.]+)"
-    if not (found := re.search(rf"\| rise of the loss \| {number} \({number} to {number}\)", page)):
+def _agrees(page: str, own: Tensor, rise: Tensor) -> bool:
+    """Whether the rise on the page is that of ``rise`` up to what its interval and that of ``own`` allow, the rise on
+    the test rows measured again: what the page says of its interval allows nothing."""
+    if not (found := re.search(r"\| rise of the loss \| (-?[0-9]+\.[0-9]+) \(", page)):
         return False
-    told, (mean, low, high) = [float(one) for one in found.groups()], mean_and_ci95(rise)
-    return abs(told[0] - mean) <= 0.75 * (told[2] - told[1] + high - low) + 5e-4  # the page has three digits
+    (mean, low, high), (_, own_low, own_high) = mean_and_ci95(rise), mean_and_ci95(own)
+    return abs(float(found[1]) - mean) <= 0.75 * (own_high - own_low + high - low) + 5e-4  # the page has three digits
 
 
 def _sorted(plan: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:

@@ -54,7 +54,8 @@ def losses(model: Transformer, rows: Batch, off: Plan, instead: Means) -> Tensor
 def cut(model: Transformer, rows: Batch, off: Plan, instead: Means) -> Transformer:
     """Return a copy of the model without the heads in ``off``, which computes what ``losses`` computes without them.
 
-    Their means stay in the bias of the output projection. ``rows`` are an example to find the heads with.
+    At least one head of each layer stays. The means of the others stay in the bias of the output projection. ``rows``
+    are an example to find the heads with.
     """
     found = heads.of(model, rows.inputs, rows.valid_lens)
     smaller, _ = found.remove(off)

@@ -9,6 +9,7 @@ from mha_course.capstone.claim_verdict import Verdict, told
 from mha_course.pictures import Picture
 
 UNWRITTEN = "Not written."
+CHANGED, REHEARSED = " (changed)", " (rehearsed on calibration rows)"  # after a verdict
 STYLE = """@page { size: A4; margin: 12mm }
 body { font: 10pt/1.3 sans-serif; max-width: 186mm; margin: 5mm auto; color: #111; background: #fff }
 h1 { font-size: 15pt; margin: 0 } h2 { font-size: 11pt; margin: 3mm 0 1mm } p, ol { margin: 1mm 0 }
@@ -44,9 +45,12 @@ def page(
     table = {
         "rise of the loss": f"{told(result.rise)} nats; promised: at most {claim.promise}: {result.promise}",
         "draws minus plan": f"{told(result.ahead)} nats; {result.share:.0%} of the draws cost more: {result.baseline}",
+        "draws that break the promise": f"{result.breaking} of {len(result.draws)}",
         **{name: _in_words(value) for name, value in numbers.items()},
     }
-    title, heading = f"One claim: {claim.model}", f"Verdict: {result.outcome}" + " (changed)" * is_changed(events)
+    is_rehearsal = all(event.what == "claim" for event in events)
+    heading = f"Verdict: {result.outcome}" + CHANGED * is_changed(events) + REHEARSED * is_rehearsal
+    title = f"One claim: {claim.model}"
     lines = [_line(event) for event in events]
     refuted, limits = f"Refuted by: {claim.refuted_by or 'not written'}", limits or UNWRITTEN
     images = [file.with_name(f"{file.stem}-{number}.png") for number in (1, 2)]

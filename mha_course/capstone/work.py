@@ -11,6 +11,11 @@ from mha_course.capstone.claim import note_opening
 from mha_course.models import Task
 from mha_lib import heads
 
+REHEARSAL = (
+    "The test rows stay closed: write what would refute your claim, and lock it. This is a rehearsal on the "
+    "calibration rows; it is not counted."
+)
+
 
 @dataclass
 class Work:
@@ -56,9 +61,14 @@ class Work:
     def open_test_rows(self, file: str | Path) -> Any:
         """Return the test rows, count it, and note it in the file of the locked claim.
 
+        They stay closed while nobody has written what would refute the claim: then this returns the calibration rows
+        to rehearse on, says so, and counts nothing.
+
         Raises:
             ValueError: the file holds no claim: lock one before.
         """
-        note_opening(file)
+        if not note_opening(file):
+            print(REHEARSAL)
+            return self.calibration
         self.opened += 1
         return self.test

@@ -77,6 +77,16 @@ def test_the_history_keeps_each_claim_once_and_each_opening(tmp_path):
     assert is_changed(events)
 
 
+def test_test_rows_stay_closed_for_an_example(tmp_path, capsys):
+    file, work = tmp_path / "claim.jsonl", work_of()
+    capstone.lock(replace(CLAIM, refuted_by=...), file)
+    assert work.open_test_rows(file) is work.calibration and work.opened == 0
+    assert "write what would refute your claim" in capsys.readouterr().out
+    capstone.lock(CLAIM, file)
+    assert work.open_test_rows(file) is work.test and work.opened == 1
+    assert [one.what for one in capstone.history(file)] == ["claim", "claim", "test rows opened"]
+
+
 def test_test_rows_stay_closed_without_a_claim(tmp_path):
     work = work_of()
     with pytest.raises(ValueError, match="lock one before you open the test rows"):

@@ -1,5 +1,6 @@
 """Pipelines with a planted fault: each is wrong in one promise, and only a test that checks the promise counts."""
 
+import dis
 import inspect
 
 import pytest
@@ -119,9 +120,26 @@ def test_cheats_get_nothing(fault):
     def by_source(p):
         return "".join(inspect.getsource(one) for one in vars(p).values()) != ""
 
+    def functions(p):
+        return [one.__code__ for one in (p.split, p.means, p.losses, p.cut)]
+
     def by_code(p):
-        functions = ("split", "means", "losses", "cut")
-        return any(getattr(p, one).__code__.co_code != getattr(shown, one).__code__.co_code for one in functions)
+        return any(one.co_code == other.co_code for one, other in zip(functions(p), functions(shown), strict=True))
+
+    def by_length(p):
+        pairs = zip(functions(p), functions(shown), strict=True)
+        return any(len(one.co_code) == len(other.co_code) for one, other in pairs)
+
+    def by_statement(p):
+        steps = (step for one in functions(p) for step in dis.get_instructions(one))
+        return any(step.opname == "STORE_FAST" and step.argval == "rows" for step in steps)
+
+    def opposite(cheat):
+        def other_sign(p):
+            return not cheat(p)
+
+        other_sign.__name__ = f"not {cheat.__name__}"
+        return other_sign
 
     def by_numbers(p):
         return not torch.equal(p.losses(p.model, p.rows, {}, p.means(p.model, p.rows)), numbers)
@@ -130,5 +148,6 @@ def test_cheats_get_nothing(fault):
         calls.append(p)
         return len(calls) <= 2
 
-    for cheat in (by_name, by_source, by_code, by_numbers, by_count):
+    both_signs = [cheat for one in (by_code, by_length, by_statement) for cheat in (one, opposite(one))]
+    for cheat in (by_name, by_source, by_numbers, by_count, *both_signs):
         assert not check_test(cheat, seed), cheat.__name__

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 
 import pytest
 import torch
@@ -144,6 +145,24 @@ def test_a_page_that_says_something_else_loses(done):
     assert lost(done) == [6]
     done.page.with_suffix(".md").write_text(text.replace(capstone.told(done.result.rise), "-3.000 (-3.100 to -2.900)"))
     assert lost(done) == [7]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        (r"(?m)^(\| rise of the loss \| )\S+ \(.*?\)", r"\g<1>-3.000 (-99.000 to 99.000)", [7]),
+        (r"(?m)^## Verdict: .*", "## Verdict: held\n## Verdict: not held\n## Verdict: undecided", [6]),
+        (r"(?m)^## Verdict: .*", "## Verdict: held, ## Verdict: not held, ## Verdict: undecided", [6]),
+        (r"claim \w{8} locked", "claim 01234567 locked", [6, 7, 8]),
+    ],
+)
+def test_a_forged_page_loses(done, old, new, lines):
+    """A wide interval, all verdicts at once, and the page of another claim."""
+    page = done.page.with_suffix(".md")
+    text, number = re.subn(old, new, page.read_text())
+    assert number
+    page.write_text(text)
+    assert lost(done) == lines
 
 
 def test_results_that_are_set_by_hand_change_nothing(done):

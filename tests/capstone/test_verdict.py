@@ -66,6 +66,13 @@ def test_draws_that_differ_widen_the_interval():
     assert narrow[0] == pytest.approx(wide[0]) and wide[2] - wide[1] > 5 * (narrow[2] - narrow[1])
 
 
+def test_draws_that_break_the_promise_are_counted():
+    few = torch.stack([rows(one, seed=i) for i, one in enumerate((0.05, 0.15, 0.3, 0.09))])
+    result = capstone.verdict(claim(), rows(0.05), few)
+    assert result.breaking == 2 and "2 of 4 draws break your promise" in str(result)
+    assert "every draw keeps your promise" in str(capstone.verdict(claim(promise=0.4), rows(0.05), few))
+
+
 def test_rows_must_be_the_same():
     with pytest.raises(ValueError, match=r"draws must have shape \(m, 64\), .*got \(20, 32\)"):
         capstone.verdict(claim(), rows(0.1), draws(0.1)[:, :32])
