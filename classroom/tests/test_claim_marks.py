@@ -54,5 +54,5 @@ def test_what_is_untouched_has_none_and_needs_no_reader(grades):
 
 
 def test_a_doctored_loss_is_measured_again(grades):
-    """Verdict and rise of the page are not those of the model that is trained again."""
-    assert grades["doctored"]["points"] == (30 - 2 - 2, False)
+    """The page's rise is not that of the model that is trained again; the verdict is, as the draws decide it."""
+    assert grades["doctored"]["points"] == (30 - 2, False)
