@@ -18,6 +18,7 @@ ROOMS = {  # a page, and the door that it shows
     "course_heads": "mha_course.heads",
     "pictures": "mha_course.pictures",
     "museum": "mha_course.museum",
+    "capstone": "mha_course.capstone",
     "exercises": "mha_course.exercises",
 }
 OF_EVERY_PICTURE = "draw, page_data, reply, still"  # for those who write one

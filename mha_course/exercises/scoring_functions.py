@@ -173,7 +173,7 @@ def by_right(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], T
     then=require_finite_gradient,
     praise="Masked keys get exactly 0. A query without a valid key gets zeros, and a finite gradient.",
     idea="Turn lengths into a mask, so that one line serves all three cases. Masked scores must be low before the "
-    "softmax, and finite: a softmax over −∞ alone divides 0 by 0.",
+    "softmax. A row of −∞ alone needs care: its softmax divides 0 by 0.",
     begin="Begin with the case that lengths are given, and give them new axes until they compare with the keys' "
     "numbers.",
     programs=[

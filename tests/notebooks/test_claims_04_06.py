@@ -75,11 +75,13 @@ def test_heads_that_find_the_same_words_cost_what_06_says_and_named_heads_are_no
 def test_weight_on_the_markers_adds_little_and_matters():
     text = notebook_tools.text_of("06_heads_at_work")
     weight, length = ([float(share) for share in row[2:6]] for row in table_of("sentence_costs", "Share of [CLS]"))
-    said = f"{min(weight)} to {max(weight)} of the weight of layers 1 to 4, but {min(length)} to {max(length)} of the"
+    said = (
+        f"{min(weight)} to {max(weight)} of the weight in layers 1 to 4, but contribute {min(length)} to {max(length)}"
+    )
     assert said in text
     cosines = {name: float(cosine) for name, cosine in table_of("sentence_costs", "Cosine with")}
     markers, words = (cosines[f"{two}, mean of the words"] for two in ("[CLS] and [SEP]", "two words"))
-    assert f"falls to {markers:.2f}, and with that of two words it stays at {words:.2f}" in text
+    assert f"falls to {markers:.2f}. Doing the same to two words leaves it at {words:.2f}." in text
 
 
 def test_the_person_is_found_less_often_in_other_sentences():
