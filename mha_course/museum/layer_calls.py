@@ -164,7 +164,8 @@ class LayerCalls:
 
         def call() -> tuple[int, int]:
             layer, (X, *_) = self.small(4), self.handed.sequences(1, 300, 4)
-            other = torch.cat([X[:, :150], -X[:, 150:151], X[:, 151:]], dim=1)
+            token = X[:, 150:151].flip(-1)  # a change of sign would leave products of keys and values as they are
+            other = torch.cat([X[:, :150], token, X[:, 151:]], dim=1)
             one, two = (self.handed.output(layer, [of] * 3, torch.tensor([300]))[0] for of in (X, other))
             seen = (one - two).abs().amax(-1)[0].gt(1e-6).nonzero().flatten() - 150
             return int(seen.max()), -int(seen.min())

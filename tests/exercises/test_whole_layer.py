@@ -188,7 +188,7 @@ def test_a_wrong_head_mask_is_named(text):
 def test_a_mistake_that_is_not_known_is_told_without_a_step():
     for change in (("weights = masked_softmax(scores, valid_lens)", "weights = masked_softmax(scores, valid_lens)[0]"),
                    (MERGED, f"{MERGED} + 0.1 * queries.sin()"),
-                   (SCALE, "math.sqrt(h + 1.7)")):  # fmt: skip
+                   (MERGED, f"{MERGED} * queries.cos()")):  # fmt: skip
         verdict = exercises.layer_by_formula(written(change))
         assert verdict.state == "wrong" and "Step" not in verdict.text, verdict
 
