@@ -11,9 +11,7 @@ from mha_lib.heads.plans import PlanTable
 Means = Mapping[str, Tensor]
 
 
-def choose(
-    claim: Claim, found: FoundHeads, loss: Callable[..., Tensor], instead: Means | None = None
-) -> PlanTable:
+def choose(claim: Claim, found: FoundHeads, loss: Callable[..., Tensor], instead: Means | None = None) -> PlanTable:
     """Return the heads that go by the measure of a claim, by layer; at least one head of each layer stays.
 
     Args:
@@ -28,9 +26,7 @@ def choose(
     return found.plan(measure(loss, instead=instead), remove=claim.remove)
 
 
-def greedy(
-    found: FoundHeads, loss: Callable[..., Tensor], number: int, instead: Means | None = None
-) -> PlanTable:
+def greedy(found: FoundHeads, loss: Callable[..., Tensor], number: int, instead: Means | None = None) -> PlanTable:
     """Remove the head that costs least, measure the others again, and go on; arguments as in ``choose``.
 
     Of costs that are equal to six digits, the first by position goes.

@@ -123,7 +123,8 @@ def _of_claim(events: list[Event], work: Work, plan: Any, seed: int, page: str, 
     could_fail = costly >= 0.25 and SHARE * claim.remove >= heads
     announced = _sorted(choose(claim, found, work.loss(work.calibration), instead)) == plan
     heading = f"## Verdict: {verdict(claim, own, draws).outcome}"
-    verdicts = [line.removesuffix(AGAIN).removesuffix(CHANGED) for line in page.splitlines() if line.startswith("## Verdict")]
+    headings = [line for line in page.splitlines() if line.startswith("## Verdict")]
+    verdicts = [line.removesuffix(AGAIN).removesuffix(CHANGED) for line in headings]
     told = verdicts == [heading]
     agrees = _agrees(page, own, own if rows is None else rise(plan, rows))
     return [3 * locked, 2 * is_sentence, 3 * could_fail, 3 * announced, 2 * told, 2 * agrees]
