@@ -6,13 +6,12 @@ from torch import Tensor
 
 from mha_course.capstone.claim import Claim
 from mha_lib.heads import FoundHeads
+from mha_lib.heads.plans import PlanTable
 
 Means = Mapping[str, Tensor]
 
 
-def choose(
-    claim: Claim, found: FoundHeads, loss: Callable[..., Tensor], instead: Means | None = None
-) -> dict[str, list[int]]:
+def choose(claim: Claim, found: FoundHeads, loss: Callable[..., Tensor], instead: Means | None = None) -> PlanTable:
     """Return the heads that go by the measure of a claim, by layer; at least one head of each layer stays.
 
     Args:
@@ -27,9 +26,7 @@ def choose(
     return found.plan(measure(loss, instead=instead), remove=claim.remove)
 
 
-def greedy(
-    found: FoundHeads, loss: Callable[..., Tensor], number: int, instead: Means | None = None
-) -> dict[str, list[int]]:
+def greedy(found: FoundHeads, loss: Callable[..., Tensor], number: int, instead: Means | None = None) -> PlanTable:
     """Remove the head that costs least, measure the others again, and go on; arguments as in ``choose``.
 
     Of costs that are equal to six digits, the first by position goes.
@@ -50,4 +47,4 @@ def greedy(
                 costs[name, head] = round(found.rise(one_more, loss, instead=instead).mean().item(), 6)
         name, head = min(costs, key=lambda one: costs[one])
         plan[name] = sorted([*plan.get(name, []), head])
-    return plan
+    return PlanTable(plan, found.layers)

@@ -10,10 +10,10 @@ from mha_course.heads.intervals import quantile
 
 Interval = tuple[float, float, float]  # a mean and the ends of its 95 % interval
 NEXT = {  # by what decides
-    "draws are better": "A draw does better. Do the heads replace each other? Measure again after each removal. A new "
-    "claim needs new test rows.",
-    "costs too much": "They cost more than you promised. Measure again after each removal, or claim fewer heads. A new "
-    "claim needs new test rows.",
+    "draws are better": "A draw does better. Claim fewer heads, or choose them by greedy if you did not: it measures "
+    "again after each removal. A new claim needs new test rows.",
+    "costs too much": "They cost more than you promised. Claim fewer heads, or choose them by greedy if you did not. A "
+    "new claim needs new test rows.",
     "rows are few": "Your promise lies in the interval. Four times as many rows make it half as wide.",
     "draws are like it": "The loss rises little, but so it may without other heads of these layers. Claim more heads, "
     "or test with more rows and draws.",

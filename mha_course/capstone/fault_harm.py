@@ -60,7 +60,7 @@ def told(right: Choice, faulty: Choice) -> list[str]:
     """Say in sentences what a fault does: whether the choice changes, and whether its numbers warn of it."""
     lines = [f"The right choice: {_heads(right.plan)}. The loss rises by {_nats(right.true)} nats."]
     if faulty.plan == right.plan:
-        lines.append("The fault does not change the choice: nothing but a test finds it.")
+        lines.append("The fault does not change the choice. Only a test can find it.")
     else:
         lines.append(f"With the fault: {_heads(faulty.plan)}. The loss rises by {_nats(faulty.true)} nats.")
     lines += [

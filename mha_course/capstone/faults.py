@@ -29,8 +29,8 @@ EDITS = {  # by function, rows as ``checking.edits`` reads them: what is edited 
         mask forgotten: while heads are off, the model is called without valid_lens.
     [list(numbers)] = 0 -> [[number - 1 for number in numbers]] = 0 => head off by one: asked for head i, it switches
         off head i - 1.
-    {name: torch.ones(len(mean)) for name, mean in instead.items()} -> vars(model).setdefault("last", $) => a head stays
-        off: heads of an earlier call are still off.
+    {name: torch.ones(layer.num_heads) for name, layer in found.layers.items()} -> vars(model).setdefault("last", $) =>
+        a head stays off: heads of an earlier call are still off.
     (each * valid).sum(dim=1) / valid.sum(dim=1) -> each.mean(dim=1) => padding in the loss: the loss counts padding.
     model.eval() -> model.train() => dropout on: the model is in training mode.
     """,

@@ -15,7 +15,7 @@ from mha_course.capstone.claim import Event, history, is_changed
 from mha_course.capstone.claim_verdict import verdict
 from mha_course.capstone.fault_check import tried
 from mha_course.capstone.faults import FAULTS
-from mha_course.capstone.page import CHANGED
+from mha_course.capstone.page import AGAIN, CHANGED
 from mha_course.capstone.work import Work
 from mha_course.checking.running import MistakeError, NotYetError
 from mha_course.heads import mean_and_ci95
@@ -123,7 +123,8 @@ def _of_claim(events: list[Event], work: Work, plan: Any, seed: int, page: str, 
     could_fail = costly >= 0.25 and SHARE * claim.remove >= heads
     announced = _sorted(choose(claim, found, work.loss(work.calibration), instead)) == plan
     heading = f"## Verdict: {verdict(claim, own, draws).outcome}"
-    verdicts = [line.removesuffix(CHANGED) for line in page.splitlines() if line.startswith("## Verdict")]
+    headings = [line for line in page.splitlines() if line.startswith("## Verdict")]
+    verdicts = [line.removesuffix(AGAIN).removesuffix(CHANGED) for line in headings]
     told = verdicts == [heading]
     agrees = _agrees(page, own, own if rows is None else rise(plan, rows))
     return [3 * locked, 2 * is_sentence, 3 * could_fail, 3 * announced, 2 * told, 2 * agrees]

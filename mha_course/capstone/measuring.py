@@ -31,17 +31,17 @@ def means(model: Transformer, rows: Batch) -> Means:
     return {name: X.transpose(1, 2)[valid].mean(dim=0) for name, X in outputs.items()}  # (b, h, n, d) -> (b, n, h, d)
 
 
-def losses(model: Transformer, rows: Batch, off: Plan, instead: Means) -> Tensor:
+def losses(model: Transformer, rows: Batch, off: Plan, instead: Means | None) -> Tensor:
     """Return the mean loss of each row over its tokens that are not padding, in nats an answer: (rows,).
 
-    The model is in evaluation mode. The heads in ``off``, {layer: [heads]}, give their means ``instead``; in the next
-    call they are on again.
+    The model is in evaluation mode. The heads in ``off``, {layer: [heads]}, give their means ``instead``, or zeros
+    where it is None; in the next call they are on again.
     """
-    gates = {name: torch.ones(len(mean)) for name, mean in instead.items()}
+    found = heads.of(model, rows.inputs, rows.valid_lens)
+    gates = {name: torch.ones(layer.num_heads) for name, layer in found.layers.items()}
     for name, numbers in off.items():
         gates[name][list(numbers)] = 0
-    left = {name: mean[None, None, None] for name, mean in instead.items()}
-    found = heads.of(model, rows.inputs, rows.valid_lens)
+    left = {name: instead[name][None, None, None] for name in off} if instead else None
     model.eval()
     with torch.no_grad(), found.gates(gates, left):
         output = model(rows.inputs, rows.valid_lens)

@@ -10,12 +10,13 @@ from mha_course.pictures import Picture
 
 UNWRITTEN = "Not written."
 CHANGED, REHEARSED = " (changed)", " (rehearsed on calibration rows)"  # after a verdict
+AGAIN = " (test rows opened more than once)"
 STYLE = """@page { size: A4; margin: 12mm }
 body { font: 10pt/1.3 sans-serif; max-width: 186mm; margin: 5mm auto; color: #111; background: #fff }
 h1 { font-size: 15pt; margin: 0 } h2 { font-size: 11pt; margin: 3mm 0 1mm } p, ol { margin: 1mm 0 }
 td { padding: 0 4mm .5mm 0; vertical-align: top }
-.pictures { display: grid; grid-template-columns: 1fr 1fr; gap: 4mm; align-items: start; margin: 3mm 0 }
-figcaption { display: none } @media (max-width: 500px) { .pictures { display: block } body { margin: 3mm } }"""
+.pictures img { width: 100%; max-height: 90mm; object-fit: contain; object-position: left; margin-top: 3mm }
+figcaption { display: none } @media (max-width: 500px) { body { margin: 3mm } }"""
 
 
 def page(
@@ -41,22 +42,23 @@ def page(
     if not events:
         raise ValueError(f"{claim_file} holds no claim: lock one first")
     limits = limits.strip() if isinstance(limits, str) else ""
-    claim = events[-1].claim
+    claim, opened = events[-1].claim, sum(event.what == "test rows opened" for event in events)
     table = {
         "rise of the loss": f"{told(result.rise)} nats; promised: at most {claim.promise}: {result.promise}",
         "draws minus plan": f"{told(result.ahead)} nats; {result.share:.0%} of the draws cost more: {result.baseline}",
         "draws that break the promise": f"{result.breaking} of {len(result.draws)}",
+        "test rows opened": str(opened),
         **{name: _in_words(value) for name, value in numbers.items()},
     }
-    is_rehearsal = all(event.what == "claim" for event in events)
-    heading = f"Verdict: {result.outcome}" + CHANGED * is_changed(events) + REHEARSED * is_rehearsal
+    marks = CHANGED * is_changed(events) + AGAIN * (opened > 1) + REHEARSED * (opened == 0)
+    heading = f"Verdict: {result.outcome}{marks}"
     title = f"One claim: {claim.model}"
     lines = [_line(event) for event in events]
     refuted, limits = f"Refuted by: {claim.refuted_by or 'not written'}", limits or UNWRITTEN
     images = [file.with_name(f"{file.stem}-{number}.png") for number in (1, 2)]
     for image, picture in zip(images, pictures, strict=True):
         image.write_bytes(picture.png)
-    drawn = [f"![{picture.alt}]({image.name})" for image, picture in zip(images, pictures, strict=True)]
+    drawn = [f"![{picture.alt.split('. ')[0]}]({image.name})" for image, picture in zip(images, pictures, strict=True)]
     text = [f"# {title}", str(claim), refuted, *(f"- {line}" for line in lines), f"## {heading}"]
     rows = "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in table.items())
     text += [f"| | |\n|---|---|\n{rows}", result.next_step, *drawn, "## Limits", limits]

@@ -24,6 +24,9 @@ def test_the_right_pipeline_measures_what_the_library_measures():
     expected, means = found.means(valid=valid), p.means(p.model, some)
     assert all(means[name].allclose(mean, atol=1e-5) for name, mean in expected.items())
     plan = dict(zip(means, ([3], [0, 2]), strict=True))
+    smaller, off = p.cut(p.model, others, plan, means), p.losses(p.model, others, plan, means)
+    assert p.losses(smaller, others, {}, None).allclose(off, atol=1e-4)
+    assert p.losses(smaller, others, {}, means).allclose(off, atol=1e-4)  # no head is off: their sizes do not matter
 
     def loss(model):
         logits = model(others.inputs, others.valid_lens).unflatten(-1, (2, 7)).log_softmax(-1)

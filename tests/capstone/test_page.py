@@ -60,6 +60,16 @@ def test_a_claim_changed_after_the_first_look_is_marked(tmp_path, two):
     assert "Verdict: not held (changed)" in page and "## Verdict: not held (changed)" in text
 
 
+def test_a_second_opening_is_counted_and_marked(tmp_path, two):
+    capstone.lock(CLAIM, tmp_path / "claim.jsonl")
+    for times in (1, 2):
+        work_of().open_test_rows(tmp_path / "claim.jsonl")
+        _, page, text = written(tmp_path, two)
+        assert f"| test rows opened | {times} |" in text
+        for content in (page, text):
+            assert ("Verdict: not held (test rows opened more than once)" in content) == (times == 2)
+
+
 @pytest.mark.parametrize("limits", [..., "", "  "])
 def test_unwritten_limits_are_named(tmp_path, two, limits):
     capstone.lock(replace(CLAIM, refuted_by=""), tmp_path / "claim.jsonl")

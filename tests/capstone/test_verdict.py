@@ -118,6 +118,7 @@ def test_greedy_takes_the_best_of_each_step(tiny):
         plan.append(min(free, key=lambda one: cost([*plan, one])))
     chosen = capstone.choose(claim(measure="greedy", instead="zeros"), found, loss)
     assert {(name, head) for name, off in chosen.items() for head in off} == {*plan}
+    assert "heads that stay" in repr(chosen)
     with pytest.raises(ValueError, match=r"number must be from 1 to 4, .*got 5"):
         capstone.choose(claim(measure="greedy", remove=5), found, loss)
 
