@@ -5,7 +5,6 @@ import re
 import pytest
 from notebook_tools import NOTEBOOKS, make_notebooks
 
-NOT_YET = ()
 NAMES_ELSEWHERE = "00_start_here-96"  # which has other notations beside ours
 W = r"\\mathbf W(?:_\w|_\{\w+\})?(?:\^\{\(\w\)\})?"
 GAP = r"[\s\\,!]*"
@@ -30,7 +29,7 @@ def test_formulas_are_in_one_notation(path):
         cell for cell in make_notebooks.read(path).cells if cell.cell_type == "markdown" and cell.id != NAMES_ELSEWHERE
     ]
     found = [(cell.id, faults(cell.source)) for cell in cells if faults(cell.source)]
-    assert path.stem[:2] in NOT_YET or found == []
+    assert found == []
 
 
 @pytest.mark.parametrize(

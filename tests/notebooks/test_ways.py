@@ -9,7 +9,6 @@ from notebook_tools import NOTEBOOKS, ROOT, make_notebooks
 from tools import main_line, ways_in
 
 SHORT = [way for way in ways_in.WAYS if way is not ways_in.EVERYTHING]
-NOT_YET = ()
 # Names that a reader meets in one notebook, or in a folded part of it; whoever uses one elsewhere has to explain it.
 TERMS = {
     "01": ("Gaussian kernel", "boxcar", "Nadaraya"),
@@ -55,8 +54,7 @@ def test_no_main_line_needs_what_its_way_leaves_out(way, subtests):
         text = text_of(number)
         explained += explained_in(text)
         with subtests.test(number):
-            if number not in NOT_YET:
-                assert list(needs(text, explained, way, number)) == []
+            assert list(needs(text, explained, way, number)) == []
 
 
 @pytest.mark.parametrize(
