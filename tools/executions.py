@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from queue import Empty
 
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionComplete
 from nbval.kernel import RunningKernel
@@ -95,6 +96,8 @@ class Keep:
         import nbval.plugin  # here, since pytest itself wants to load it first
 
         nbval.plugin.RunningKernel = self.kernel
+        # Sockets in the notebook's folder: two kernels that start at once can be given one port, and wait without end.
+        nbval.kernel.KernelManager = functools.partial(KernelManager, transport="ipc", ip="kernel")
 
 
 def file_of(notebook, folded_too=True):
