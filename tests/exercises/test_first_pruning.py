@@ -105,13 +105,13 @@ def test_a_range_is_four_heads():
 )
 def test_a_pair_that_is_gone_is_named_with_what_is_left_of_its_neighbour(four, told):
     verdict = exercises.four_heads(four)
-    assert verdict.state == "wrong" and verdict.text.count("Both heads of a pair are gone") == len(told)
+    assert verdict.state == "wrong" and verdict.text.count("Both heads of a pair are removed") == len(told)
     assert all(words in verdict.text for words in told) and "Leave-one-out" not in verdict.text
 
 
 def test_the_choice_of_leave_one_out_is_recognised():
     text = exercises.four_heads((3, 2, 1, 0)).text
-    assert "Leave-one-out removes these four" in text and "Both heads of a pair are gone, 1 and 3" in text
+    assert "Leave-one-out removes these four" in text and "Both heads of a pair are removed, 1 and 3" in text
 
 
 @pytest.mark.parametrize(
