@@ -170,7 +170,7 @@ NOUN, ADJECTIVE, VERB, HUNGRY, LAST = 0, 1, 2, 3, 13
         ({VERB: 8}, {NOUN: 2}, "right", "Now the second task"),
         ({NOUN: 8, LAST: -16}, {ADJECTIVE: -1, HUNGRY: 2}, "right", "mice to the other three"),
         ({VERB: 1}, {NOUN: 1}, "wrong", "chase gives one of the nouns only 0.26"),
-        ({NOUN: 8}, {HUNGRY: 2}, "wrong", "cats give hungry 1.00, and mice give the other three adjectives 0.00"),
+        ({NOUN: 8}, {HUNGRY: 2}, "wrong", "cats gives hungry 1.00, and mice gives the other three adjectives 0.00"),
     ],
 )
 def test_a_head_made_by_hand_is_told_which_task_it_does(W_q, W_k, state, said):
