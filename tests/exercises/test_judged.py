@@ -79,10 +79,10 @@ TOLD = {  # exercise → answers, and words of what is said of each
     "own_importance": [
         *((measure, text) for text, measure in head_importance.LOW_MEASURES.items()),
         (loop_without, "It is leave-one-out"),
-        (lambda m, b, t: gate_gradients(m, b, t).abs().sum(dim=0), "the bar itself"),
+        (lambda m, b, t: gate_gradients(m, b, t).abs().sum(dim=0), "the bar to beat"),
         (lambda m, b, t: torch.ones(2, 4), "same number"),
         (lambda m, b, t: torch.arange(8.0).view(2, 4), "get the same table"),
-        (lambda m, b, t: -half_way(m, b, t), "upside down"),
+        (lambda m, b, t: -half_way(m, b, t), "ranking is reversed"),
         (lambda m, b, t: gate_gradients(m, b, t).abs(), "The shape must be (2, 4), yours is (64, 2, 4)"),
         (changes_weights, "changes the model's weights"),
         (in_train_mode, "in train mode"),
