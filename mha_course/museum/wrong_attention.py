@@ -187,8 +187,8 @@ MISTAKES = """
         scale comes after the softmax: rows of weights do not sum to 1.
     torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> Q.unsqueeze(-2) + K.unsqueeze(-3) => There is no tanh in the
         scores: the query's part is the same for all keys and cancels.
-    torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A ReLU replaces
-        tanh.
+    torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A ReLU is used
+        instead of tanh.
     softmax(scores, valid) -> low(scores, valid, 0.0) => Masked scores become 0 before the softmax, so they keep some
         weight; −∞ is needed.
     softmax(scores, valid) -> (scores + valid.float()).softmax(-1) || (scores + (~valid).float()).softmax(-1) => The
