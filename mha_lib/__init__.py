@@ -1,7 +1,7 @@
 """Multi-head attention, written to be read, tested to be trusted.
 
 The layer and its parts are here; ``mha_lib.heads`` finds, measures and removes the heads of a model. A room is imported
-when it is first asked for.
+when it is first used.
 """
 
 import importlib

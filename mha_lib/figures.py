@@ -47,7 +47,7 @@ def heatmaps(
 
     Args:
         weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys) of one head; or by layer,
-            as ``heads.of(model, …).maps()`` gives them for one example.
+            as ``heads.of(model, …).maps()`` returns them for one example.
         ax: where to draw: one ``Axes``, or one for each head. Left out, a new figure is made, unknown to pyplot.
         query_labels, key_labels: names of the tokens; left out, their positions.
         titles: one for each head; left out, "head 0", "head 1", …, or "layer 0, head 0", …; none for two axes.
@@ -98,7 +98,7 @@ def check_weights(maps: Tensor) -> None:
 def one_example(weights: Tensor | Mapping[str, Tensor]) -> Tensor:
     """Check that ``weights`` are of one example, and return them as (num_heads, num_queries, num_keys) on the CPU.
 
-    Of a mapping, the heads of all layers stand one behind the other.
+    Of a mapping, the heads of all layers follow one another.
     """
     if isinstance(weights, Mapping):
         layers = [one_example(X[0] if X.dim() == 4 and len(X) == 1 else X) for X in weights.values()]

@@ -87,7 +87,7 @@ class Exercise:
             raise
         except BaseException as surprise:
             error = ": ".join(error_in_words(surprise))
-            verdict = Verdict("wrong", tr("This check cannot make sense of it ({error}).", error=error))
+            verdict = Verdict("wrong", tr("This check cannot read it ({error}).", error=error))
         step = (
             tr('Compare with a worked answer: `exercises.solution("{name}")`', name=self.__name__)
             if verdict

@@ -17,12 +17,12 @@ def require_that_it_tells(test: Callable, right: Callable, faults: Sequence[tupl
     """
     of_right, *of_faulty = run_safely(test, [(right,), *((program,) for _, program in faults)])
     if of_right.error:
-        raise MistakeError(f"Your test raises {': '.join(filter(None, of_right.error))} on a right function.")
+        raise MistakeError(f"Your test raises {': '.join(filter(None, of_right.error))} on a correct function.")
     for outcome in (of_right, *(each for each in of_faulty if not each.error)):
         if type(outcome.value) is not bool:
             raise MistakeError(f"Return True or False; your test returns {kind_of(outcome.value)}.")
     if not of_right.value:
-        raise MistakeError("Your test says False of a right function.")
+        raise MistakeError("Your test returns False for a correct function.")
     for (text, _), outcome in zip(faults, of_faulty, strict=True):
         if not outcome.error and outcome.value:
-            raise MistakeError(f"Your test passes a function with this fault: {text}")
+            raise MistakeError(f"Your test accepts a function with this fault: {text}")

@@ -30,10 +30,10 @@ def solution(name: str) -> Page:
     missing = NEEDED_TRIES - done.get("tries", 0)
     if not done.get("solved") and missing > 0:
         told = (
-            tr("The worked answer is shown when the exercise is solved, or after 1 more try.")
+            tr("You can see the worked answer once the exercise is solved, or after 1 more try.")
             if missing == 1
             else tr(
-                "The worked answer is shown when the exercise is solved, or after {count} more tries.", count=missing
+                "You can see the worked answer once the exercise is solved, or after {count} more tries.", count=missing
             )
         )
         return Page(sentences([told, tr('`exercises.hint("{name}")` helps in steps.', name=name)]))

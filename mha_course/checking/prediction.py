@@ -49,7 +49,7 @@ class Prediction:
 
         field = ipywidgets.Text(
             placeholder=tr("What do you expect? Type it, and press Enter"),
-            tooltip=tr("Where the notebook was opened again, run this cell first."),
+            tooltip=tr("If you have opened the notebook again, run this cell first."),
             continuous_update=False,
             layout={"width": "40em", "max_width": "100%"},
         )

@@ -152,7 +152,7 @@ def receive(receiving: Connection, process: int, call: str) -> Outcome | Excepti
             sys.modules["IPython"].display.display(content, raw=True)
         else:
             getattr(sys, kind).write(content)
-    return cut_short(tr("your code did not come back within {seconds} seconds", seconds=f"{PATIENCE:g}"), call)
+    return cut_short(tr("your code did not return within {seconds} seconds", seconds=f"{PATIENCE:g}"), call)
 
 
 def cut_short(what: str, call: str) -> MistakeError:

@@ -13,7 +13,7 @@ SIGNS = {
     "right": "✓ Right.",
     "wrong": "✗ Not right.",
     "not yet": "… Not yet.",
-    "other": "≠ Another attention than the formula.",
+    "other": "≠ Different from the formula.",
 }
 COLOURS = {  # JupyterLab's own where there is one, so that its light and dark themes are followed
     "right": "var(--jp-success-color1, #2e7d32)",

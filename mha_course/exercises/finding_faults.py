@@ -21,17 +21,17 @@ FAULTS_OF_ATTENTION = [
         attention,
         """
     math.sqrt(queries.shape[-1]) -> math.sqrt(keys.shape[1]) => scores are divided by the root of the number of keys.
-        Take inputs in which all sizes differ.
+        Use inputs in which all sizes differ.
     math.sqrt(queries.shape[-1]) -> math.sqrt(queries.shape[1]) => scores are divided by the root of the number of
-        queries. Take inputs in which all sizes differ.
+        queries. Use inputs in which all sizes differ.
     / math.sqrt(queries.shape[-1]) -> _ => scores are not divided by √p. Compare the output with the formula.
     dim=-1) -> dim=-2) => the softmax runs along the queries. Compare the output with the formula.
-    dim=-1) -> dim=0) => the softmax runs along the batch. Take more than one example.
-    keys.mT -> keys[:1].mT => all examples use the keys of example 0. Take more than one example, and let them differ.
+    dim=-1) -> dim=0) => the softmax runs along the batch. Use more than one example.
+    keys.mT -> keys[:1].mT => all examples use the keys of example 0. Use more than one example, and let them differ.
     queries @ keys.mT -> torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) => queries and keys are
         divided by their norms. Compare the output with the formula.
     torch.softmax(scores, dim=-1) -> (scores.exp() / scores.exp().sum(dim=-1, keepdim=True)) => the exponential of a
-        large score overflows. Take scores above 100 as well.
+        large score overflows. Also use scores above 100.
     """,
     )
 ]
@@ -54,10 +54,10 @@ def is_attention(attention):
 
 @judged(
     right=is_attention,
-    idea="A fault shows only on an input in which it makes a difference: sizes that differ, more than one example, "
+    idea="A fault shows only on an input where it makes a difference: sizes that differ, more than one example, "
     "large scores.",
-    begin="Begin with random queries, keys and values whose sizes all differ, and an output that is surely right: that "
-    "of torch.nn.functional.scaled_dot_product_attention.",
+    begin="Begin with random queries, keys and values whose sizes all differ, and a reference output: that of "
+    "torch.nn.functional.scaled_dot_product_attention.",
 )
 def attention_test(function):
     """Check a learner's test of attention: it takes a function, and returns whether that is right.
@@ -66,7 +66,7 @@ def attention_test(function):
     softmax(QKᵀ/√p)V, (batch, n, v). Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
     """
     require_that_it_tells(function, attention, FAULTS_OF_ATTENTION)
-    return "Your test passes right attention, and sees all eight faults."
+    return "Your test accepts correct attention, and detects all eight faults."
 
 
 def is_split(split):
@@ -83,14 +83,15 @@ FAULTS_OF_THE_SPLIT = [
         """
     .transpose(1, 2) -> _ => it is a single reshape, so a matrix holds parts of one token. Shapes, round trips and ones
         do not show this; random numbers do.
-    .transpose(1, 2) -> .permute(2, 0, 1, 3) => the matrices of head 0 come first, for all examples. Take more than one
+    .transpose(1, 2) -> .permute(2, 0, 1, 3) => the matrices of head 0 come first, for all examples. Use more than one
         example.
     num_heads, d // num_heads -> d // num_heads, num_heads ; transpose(1, 2) -> permute(0, 3, 1, 2) => the features of
-        the heads alternate. Compare every number with the rule.
+        the heads alternate. Compare every number with the formula.
     .transpose(1, 2) -> .permute(0, 2, 3, 1) => the rows of a head mix features of several tokens. Compare every number
-        with the rule.
-    .transpose(1, 2) -> $.flip(1) => the heads of each example are in reverse order. Compare every number with the rule.
-    .transpose(1, 2) -> $[:1].expand(b, -1, -1, -1) => all examples are example 0. Take more than one example, and let
+        with the formula.
+    .transpose(1, 2) -> $.flip(1) => the heads of each example are in reverse order. Compare every number with the
+        formula.
+    .transpose(1, 2) -> $[:1].expand(b, -1, -1, -1) => all examples are example 0. Use more than one example, and let
         them differ.
     """,
     )
@@ -99,8 +100,8 @@ FAULTS_OF_THE_SPLIT = [
 
 @judged(
     right=is_split,
-    idea="The rule of section 2 tells for each number of the result where it comes from. A test that does not know "
-    "the numbers cannot see where they go.",
+    idea="The formula of section 2 says where each number of the result comes from. A test that does not compare "
+    "single numbers cannot detect where they go.",
     begin="Begin with random input of more than one example, in which all sizes differ. Then take matrix 0 of the "
     "result.",
 )
@@ -111,7 +112,7 @@ def split_test(function):
     (batch · num_heads, num_tokens, head_size). Source: d2l 11.5.2.
     """
     require_that_it_tells(function, transpose_qkv.right, FAULTS_OF_THE_SPLIT)
-    return "Your test passes the right function, and sees all six wrong ones."
+    return "Your test accepts the correct function, and detects all six wrong ones."
 
 
 def own_example(X):
@@ -148,7 +149,7 @@ def keeps_examples_apart(layer):
 
 @judged(
     right=keeps_examples_apart,
-    idea="An example must get the same output in a batch as alone. Which example reads another one is not known.",
+    idea="An example must get the same output in a batch as alone. You do not know which example reads another one.",
     begin="Begin with a batch of at least three random examples, and the output of the whole batch.",
 )
 def batch_test(function):
@@ -157,4 +158,4 @@ def batch_test(function):
     The layer takes X (batch, num_tokens, d) and returns as many numbers. Source: notebook 05, section 4.
     """
     require_that_it_tells(function, own_example, FAULTS_ACROSS_EXAMPLES)
-    return "Your test passes a layer that keeps examples apart, and sees all five that do not."
+    return "Your test accepts a layer that keeps examples apart, and detects all five that do not."

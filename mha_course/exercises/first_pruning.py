@@ -125,7 +125,10 @@ def four_heads(answer: list) -> str:
         if chosen.issuperset(pair):
             words = {"a": pair[0], "b": pair[1], "neighbour": tr(neighbour), "share": f"{share:.2f}"}
             told.append(
-                tr("Both heads of a pair are gone, {a} and {b}: of “{neighbour}”, only {share} stays right.", **words)
+                tr(
+                    "Both heads of a pair are removed, {a} and {b}: only {share} of “{neighbour}” is still right.",
+                    **words,
+                )
             )
     if chosen == FIRST_BY_NUMBER:
         told.append(
@@ -198,7 +201,7 @@ def five_heads(answer: list) -> str:
         told.append(tr("Head 0 of layer 0 covers for head 5 only in part: keep head 5."))
     if all(layer == 1 for layer, _ in chosen):
         told.append(
-            tr("All five are in layer 1. Each of its heads costs little alone, but together they serve `count < 5`.")
+            tr("All five are in layer 1. Each of its heads costs little alone, but together they answer `count < 5`.")
         )
     raise MistakeError(sentences([*told, tr("At least {share} is needed.", share=ENOUGH)]))
 

@@ -58,7 +58,7 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     if score > NEEDED:
         return told
     if score < -0.4:
-        raise MistakeError(f"{told} Your order is upside down: important heads must get high numbers.")
+        raise MistakeError(f"{told} Your ranking is reversed: important heads must get high numbers.")
     for text, measure in LOW_MEASURES.items():
         if all(heads.spearman(*pair) > 0.999 for pair in zip(results, said_by(measure), strict=True)):
             raise MistakeError(f"{told} {text}")
@@ -129,9 +129,9 @@ def tables_from(function: Any) -> list[Tensor]:
             raise MistakeError(as_sentence(result.problem() or "") + rows)
     tables = [plain(result.numbers) for result in results if result.numbers is not None]
     if any(not table.isfinite().all() or table.eq(table[0, 0]).all() for table in tables):
-        raise MistakeError("Every head gets the same number, or some numbers are not finite. That gives no order.")
+        raise MistakeError("Every head gets the same number, or some numbers are not finite. So there is no ranking.")
     if all(torch.equal(table, tables[0]) for table in tables):
-        raise MistakeError("Four different models get one and the same table. A measure must depend on the model.")
+        raise MistakeError("Four different models get the same table. A measure must depend on the model.")
     return tables
 
 
@@ -145,7 +145,7 @@ def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor]
     }
     for change, made in changes.items():
         if made:
-            raise MistakeError(f"Your code {change}. A measure must leave all that it is given as it was.")
+            raise MistakeError(f"Your code {change}. A measure must not change what it is given.")
 
 
 def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
@@ -188,7 +188,7 @@ LOW_MEASURES = {
     "It divides each layer's gradients by their norm, as if all layers were equally important.": (
         lambda *given: torch.nn.functional.normalize(GATE_GRADIENT(*given), dim=1)
     ),
-    "It is the gate gradient, the bar itself. It measures only small changes near the full model.": GATE_GRADIENT,
+    "It is the gate gradient, the bar to beat. It measures only small changes near the full model.": GATE_GRADIENT,
     "It is leave-one-out. It removes a head only while all others are present.": ONE_COMPANY["leave-one-out"],
     "It is leave-one-out, by the loss. It removes a head only while all others are present.": (
         ONE_COMPANY["leave-one-out, by the loss"]
@@ -210,10 +210,11 @@ def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
         (*accuracies(number), share) for number, share in ((3, 0.8), (4, 0.9), (5, 0.85), (6, 0.9), (7, 0.8))
     ],
     praise="Each set is chosen on the calibration set, and its size on other examples.",
-    idea="There is one best set for each size. Choose all of them first, then ask which of them do well enough.",
+    idea="There is one best set for each size. Choose all of them first, then check which of them are good enough.",
     begin="Begin with `heads.best_sets`, which gives the best set of every size.",
     mistakes="""
-    best_sets(calibration) -> best_sets(test) => The sets are chosen on the test set, which must choose none of them.
+    best_sets(calibration) -> best_sets(test) => The sets are chosen on the test set. Choose all of them on the
+        calibration set.
     test[chosen] >= share * test[-1] -> calibration[chosen] >= share * calibration[-1] => The accuracy is that on the
         calibration set, where the sets were chosen: it is partly luck. Use the test set here.
     best_sets(calibration) -> best_sets(test) ; test[chosen] >= share * test[-1] -> calibration[chosen] >= share *
@@ -227,8 +228,8 @@ def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
     nonzero()[0] -> nonzero()[-1] => This is the largest set that is good enough. Return the smallest.
     chosen[enough.nonzero()[0]].item() -> enough.nonzero()[0].item() => This is the number of heads. Return the number
         of the set.
-    chosen[enough.nonzero()[0]].item() -> chosen.flip(0)[(~enough.flip(0)).nonzero()[0] - 1].item() => The search
-        stops at the first size that is not good enough, from above. Look at all sizes.
+    chosen[enough.nonzero()[0]].item() -> chosen.flip(0)[(~enough.flip(0)).nonzero()[0] - 1].item() => The search goes
+        down from the largest size, and stops at the first that is not good enough. Check all sizes.
     """,
 )
 def smallest_set(calibration, test, share):

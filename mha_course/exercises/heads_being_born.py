@@ -26,7 +26,7 @@ def repeated_letters(num_tokens: int, length: int, back: int) -> Tensor:
         (causal_maps(2, 8), repeated_letters(8, 3, 4)),
         (causal_maps(3, 12), repeated_letters(12, 4, 7)),
     ],
-    praise="Only queries count whose letter occurred before. Their right key is the token after the earlier copy.",
+    praise="Only queries whose letter occurred before count. Their right key is the token after the earlier copy.",
     idea="A query counts if its letter occurred before. Its right key is the token after the earlier copy.",
     begin="Begin with an empty list, and loop over the queries.",
     mistakes="""
@@ -36,22 +36,22 @@ def repeated_letters(num_tokens: int, length: int, back: int) -> Tensor:
             token after it.
         earlier + 1] -> t - 1] => This is the weight on the token before the query. The right key is the token after
             the earlier copy.
-        weights[:, t, earlier + 1] -> weights[:, earlier + 1, t] => Queries and keys have changed places: the first of
-            the two axes belongs to the query.
+        weights[:, t, earlier + 1] -> weights[:, earlier + 1, t] => Queries and keys are swapped: the first of the two
+            axes belongs to the query.
         .mean(dim=0) -> .sum(dim=0) / len(row) => Every token counts in the mean; those whose letter is new count
             with 0. Divide by the number of queries that have an earlier copy.
         .mean(dim=0) -> .sum(dim=0) => These are sums; a mean is needed.
         .mean(dim=0) -> .amax(dim=0) || .median(dim=0).values => This is the largest or the middle weight, not the mean.
         .mean(dim=0) -> _ => These are the weights of all queries that count; their mean is needed.
-        .mean(dim=0) -> .mean() => The heads are averaged too; one number a head is needed.
+        .mean(dim=0) -> .mean() => The heads are averaged too; one number for each head is needed.
         shares.append(weights[:, t, earlier + 1]) -> shares = [weights[:, t, earlier + 1]] => Only the last query
             counts. Check whether each overwrites the one before.
-        if letter in row[:t]: -> if row.count(letter) > 1: => First copies count too. Only queries count whose letter
-            occurred before.
+        if letter in row[:t]: -> if row.count(letter) > 1: => First copies count too. Only queries whose letter occurred
+            before should count.
         weights[:, t, earlier + 1] -> (weights[:, t].argmax(dim=1) == earlier + 1).float() => This counts how often the
             right key receives most; the mean of its weight is needed.
         weights[:, t, earlier + 1] -> weights[:, t - 1, earlier + 1] || weights[:, t - 1, earlier] => The row is that of
-            the token before. Use the row of the query.
+            the previous token. Use the row of the query.
     """,
 )
 def induction_share(weights, letters):

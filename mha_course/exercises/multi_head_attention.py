@@ -39,7 +39,8 @@ def with_lengths(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_head
         attention_trial(2, 3, 4, (6, 5, 4), 2, 3, [4, 2]),  # a residual can be added here: the sizes allow it
     ],
     praise="The output is a sum with one part for each head, so a head can be removed without changing the others.",
-    idea="A head is attention with its own rows of W_q, W_k and W_v. Its output meets its own columns of W_o.",
+    idea="A head is attention with its own rows of W_q, W_k and W_v. Its output is multiplied by its own columns of "
+    "W_o.",
     begin="Begin with the head size. Then write the slice of rows that belongs to head i.",
     mistakes="""
     values @ W_v -> values @ W_k => An error is raised: the values are multiplied by W_k. They need W_v.
@@ -97,7 +98,8 @@ def two_heads(W_q, W_k):
     shares = [shares_of(weights, wanted) for weights, wanted in zip(maps, WANTED, strict=True)]
     if min(map(min, shares)) >= ENOUGH:
         return (
-            f"Each token gives at least {floor(min(map(min, shares)))} of its weight to the right one, in both heads."
+            f"Each token gives at least {floor(min(map(min, shares)))} of its weight to the correct token, in both "
+            f"heads."
         )
     raise MistakeError(about_both(W_q, W_k) or next(filter(None, map(about_one, (0, 1), maps))))
 
@@ -134,7 +136,7 @@ STRAY: dict[str, list[int | None]] = {  # what is said → the largest weight of
     "every token attends to the one before it": [ANY, 0, 1, 2, 3, 4],
     "tokens attend to the next one: token 1 attends to token 2. Check the direction of the shift, and which matrix "
     "makes the queries": [ANY, 2, 3, 4, 5, ANY],  # the ends depend on the kind of shift
-    "tokens attend to the one two before: token 2 attends to token 0": [ANY, ANY, 0, 1, 2, 3],
+    "tokens attend two positions back: token 2 attends to token 0": [ANY, ANY, 0, 1, 2, 3],
 }
 TOKEN_0 = {  # what is said of token 0 of head 0, where the others are right → its largest weight
     "token 0 attends to token 5, as if the positions were a ring": 5,
@@ -156,7 +158,7 @@ def about_both(W_q: Tensor, W_k: Tensor) -> str:
         return "The rows of the two heads alternate. The upper half of the rows must belong to head 0."
     if any(right(W_q, W_k)) and not (upper[0] or lower[1]):
         return (
-            f"All {len(W_q)} rows together are one head that works. Two heads need the rows of head 0 above those of "
+            f"All {len(W_q)} rows together form one head that works. Two heads need the rows of head 0 above those of "
             "head 1, in both matrices."
         )
     return ""
@@ -193,7 +195,7 @@ def about_one(head: int, weights: Tensor) -> str:
     if head == 0 and all(
         row[:t].sum() > ENOUGH and row[:t].max() - row[:t].min() < TIED for t, row in enumerate(weights) if t
     ):
-        return "Head 0: tokens spread their weight over all tokens before them. Only the last of these must receive it."
+        return "Head 0: tokens spread their weight over all earlier tokens. Only the previous token must receive it."
     other = max(set(range(NUM_TOKENS)) - {wanted[token]}, key=lambda key: weights[token, key].item())
     return (
         f"Head {head}: token {token} gives {floor(shares[token])} of its weight to token {wanted[token]}, {ENOUGH} is "
@@ -230,7 +232,7 @@ def map_of_a_verb():
 
 @judged(
     right=map_of_a_verb,
-    idea="A word attends where its query and a key have large numbers of one sign. All other words have the key 0.",
+    idea="A word attends to keys that are large and have the same sign as its query. All other words have the key 0.",
     begin="Begin with the query of chase, the only verb: write a number at *verb* in W_q. Then give the nouns a key.",
 )
 def hand_made_head(weights):
@@ -247,12 +249,13 @@ def hand_made_head(weights):
         weights[MICE, OTHER_ADJECTIVES].sum(),
     )
     if own >= ENOUGH and others >= ENOUGH:
-        return "cats attend to hungry, and mice to the other three adjectives."
+        return "cats attends to hungry, and mice to the other three adjectives."
     if nouns >= ENOUGH / 2:
         return "chase attends to the two nouns. Now the second task: cats and mice need queries of opposite sign."
     if torch.allclose(own, weights[CATS, OTHER_ADJECTIVES[0]]) and torch.allclose(nouns, weights[CHASE, HUNGRY]):
         raise NotYetError("Change numbers in the picture, then run this cell.")
     raise MistakeError(
-        f"chase gives one of the nouns only {nouns:.2f}: the first task needs {ENOUGH / 2} or more for each. cats give "
-        f"hungry {own:.2f}, and mice give the other three adjectives {others:.2f}: the second needs {ENOUGH} or more."
+        f"chase gives one of the nouns only {nouns:.2f}: the first task needs {ENOUGH / 2} or more for each. cats "
+        f"gives "
+        f"hungry {own:.2f}, and mice gives the other three adjectives {others:.2f}: the second needs {ENOUGH} or more."
     )

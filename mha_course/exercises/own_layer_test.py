@@ -31,7 +31,7 @@ def batch_trial(kind: type[Layer], valid_lens: list[int], num_heads: int) -> tup
 
 @exercise(
     trials=lambda: {
-        "for a right layer": [batch_trial(Layer, [3, 2], 1), batch_trial(Layer, [2, 5, 3], 2)],
+        "for a correct layer": [batch_trial(Layer, [3, 2], 1), batch_trial(Layer, [2, 5, 3], 2)],
         "for a layer in which padding keeps weight": [
             batch_trial(PaddingKeepsWeight, [4, 1], 1),
             batch_trial(PaddingKeepsWeight, [2, 5, 3], 2),
@@ -39,8 +39,8 @@ def batch_trial(kind: type[Layer], valid_lens: list[int], num_heads: int) -> tup
         ],
         "for a layer that masks all examples by the first length": [batch_trial(LengthOfTheFirst, [2, 4, 4, 3], 2)],
     },
-    praise="Your test needs no right answer, and it tells a right layer from two wrong ones.",
-    idea="A right layer gives an example the same outputs in a batch as alone, cut off behind its valid tokens.",
+    praise="Your test needs no right answer, and it distinguishes a correct layer from two wrong ones.",
+    idea="A correct layer gives an example the same outputs in a batch as alone, cut off after its valid tokens.",
     begin="Begin with the output for the whole batch, and loop over the valid lengths.",
     mistakes="""
         own = X[b : b + 1, :length] -> own = X[b : b + 1] ; together[b : b + 1, :length] - alone -> together[b : b + 1]

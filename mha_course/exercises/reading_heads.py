@@ -30,7 +30,7 @@ def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
         means = calibration.mean(dim=0).flatten() -> means = torch.cat([calibration, test]).mean(dim=0).flatten() => The
             head is chosen on all sentences, so no sentence is left to test it.
         test.mean(dim=0).flatten()[best] -> torch.cat([calibration, test]).mean(dim=0).flatten()[best] => The figure
-            comes from all sentences, also from those that chose the head.
+            comes from all sentences, including those that chose the head.
         test.mean(dim=0).flatten()[best] -> test.mean(dim=0).max() => The figure is that of the best head on the test
             sentences. Use the head that was chosen.
         means = calibration.mean(dim=0).flatten() -> means = calibration.amax(dim=0).flatten() => The head is chosen by
@@ -94,9 +94,9 @@ def contribution_trial(batch: int, num_heads: int, num_queries: int, num_keys: i
     weights * lengths[:, :, None] -> 0 * weights + lengths[:, :, None] || lengths => All queries have the same numbers:
         the weights are missing.
     arriving.norm(dim=-1) -> values.norm(dim=-1) * columns.norm(dim=(1, 2))[:, None] => Two lengths are multiplied. The
-        length of a product is another number.
-    norm(dim=-1) -> square().sum(dim=-1) || square().mean(dim=-1).sqrt() || abs().sum(dim=-1) || sum(dim=-1) => Another
-        number than the length of the vector is taken.
+        length of a product is a different number.
+    norm(dim=-1) -> square().sum(dim=-1) || square().mean(dim=-1).sqrt() || abs().sum(dim=-1) || sum(dim=-1) => This is
+        not the length of the vector.
     weights * lengths[:, :, None] -> torch.nn.functional.normalize($, p=1, dim=-1) => Every row adds up to 1, so the
         lengths are lost.
     weights * lengths[:, :, None] -> (weights @ arriving).norm(dim=-1) => The keys are added up before the length is

@@ -16,7 +16,7 @@ from mha_course.checking.exercise import exercise
         first.roll(-1, dims=0) -> first.roll(1, dims=0) => Both texts of a pair get their outputs from one pair, and
             these two fit together: the answer leaks. Roll the first texts the other way.
         first.roll(-1, dims=0), second.roll(1, dims=0) -> first.roll(1, dims=0), second.roll(-1, dims=0) => The first
-            texts take from the pair before, the second from the pair after. It was asked the other way round.
+            texts take from the pair before, the second from the pair after. The task asks for the opposite.
         second.roll(1, dims=0) -> second => The second texts keep their own outputs, so their head is not
             ablated.
         first.roll(-1, dims=0) -> first => The first texts keep their own outputs, so their head is not

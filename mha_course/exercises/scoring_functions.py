@@ -68,7 +68,7 @@ def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=
         dim=3) || math.sqrt(queries.shape[-1]) * torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) ||
         torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) / math.sqrt(queries.shape[-1]) => Queries and
         keys are divided by their norms. Divide the products by √p only.
-    torch.softmax(scores, dim=-1) -> torch.sigmoid(scores) => A sigmoid stands in place of the softmax.
+    torch.softmax(scores, dim=-1) -> torch.sigmoid(scores) => A sigmoid is used instead of the softmax.
     torch.softmax(scores, dim=-1) -> torch.softmax(torch.softmax(scores, dim=-1), dim=-1) => The softmax is applied
         twice.
     return weights @ -> weights = weights.round(decimals=2); return weights @ => The weights are rounded.
@@ -158,8 +158,8 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
     if not outcome.value.isfinite().all():
         place = outcome.value.isfinite().logical_not().nonzero()[0].tolist()
         raise MistakeError(
-            f"{told} holds NaN at {place}, in a row without a valid key. Check that NaN never arises: replaced "
-            "afterwards, it stays in the gradient."
+            f"{told} holds NaN at {place}, in a row without a valid key. Check that NaN never arises: if it is "
+            f"replaced afterwards, it stays in the gradient."
         )
 
 
@@ -172,17 +172,16 @@ def by_right(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], T
     trials=masked_trials,
     then=require_finite_gradient,
     praise="Masked keys get exactly 0. A query without a valid key gets zeros, and a finite gradient.",
-    idea="Turn lengths into a mask, so that one line serves all three cases. Masked scores must be low before the "
-    "softmax. A row of −∞ alone needs care: its softmax divides 0 by 0.",
-    begin="Begin with the case that lengths are given, and give them new axes until they compare with the keys' "
-    "numbers.",
+    idea="Turn lengths into a mask, so that one line handles all three cases. Masked scores must be low before the "
+    "softmax. A row with only −∞ needs care: its softmax divides 0 by 0.",
+    begin="Begin with lengths, and add axes so that they can be compared with the numbers of the keys.",
     programs=[
         (
-            "The Boolean mask is read the other way round. Here True means that a key takes part.",
+            "The Boolean mask is inverted. Here True means that a key takes part.",
             by_right(torch.logical_not),
         ),
         ("The Boolean mask has no effect: all keys take part.", by_right(torch.ones_like)),
-        ("Queries and keys of the Boolean mask have changed places.", by_right(lambda mask: mask.mT)),
+        ("The queries and keys of the Boolean mask are swapped.", by_right(lambda mask: mask.mT)),
         (
             "All queries use the first row of the Boolean mask.",
             by_right(lambda mask: mask[:, :1].expand_as(mask)),

@@ -37,12 +37,12 @@ def check_setup() -> bool:
         converters.load_d2l()
         print("✓ d2l", f"({tr(BOOK)})")
     except ImportError as error:
-        print("–", tr("d2l is needed for one comparison in 03 alone. {error}", error=error))
+        print("–", tr("d2l is needed only for one comparison in 03. {error}", error=error))
     everything = not any(problem for _, _, problem in lines)
     if everything:
         print(tr("Everything is here."))
     else:
-        print(tr("Mend the lines marked with ✗, restart the kernel, run this again."))
+        print(tr("Fix the lines marked with ✗, restart the kernel, and run this cell again."))
     return everything
 
 

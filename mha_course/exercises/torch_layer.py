@@ -53,13 +53,14 @@ REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutati
     idea="Copy each parameter to its place. Then mark the keys that each query must not attend to.",
     begin="Begin with nn.MultiheadAttention and batch_first=True. Its state_dict shows the names and shapes.",
     mistakes=f"""
-    {MAPS} -> {REORDERED} => The three matrices are stacked in another order. PyTorch expects W_q, then W_k, then W_v.
+    {MAPS} -> {REORDERED} => The three matrices are stacked in a different order. PyTorch expects W_q, then W_k, then
+        W_v.
     [each.weight for each in maps]) -> [W for rows in zip(*(each.weight.chunk(h) for each in maps)) for W in rows]) ;
         [each.bias for each in maps]) -> [b for rows in zip(*(each.bias.chunk(h) for each in maps)) for b in rows]) =>
         The rows are stacked head by head. PyTorch expects all rows of W_q first, then those of W_k and W_v.
     [each.bias for each in maps]) -> [maps[i].bias for i in (1, 0, 2)]) || [maps[i].bias for i in (0, 2, 1)]) ||
         [maps[i].bias for i in (2, 1, 0)]) || [maps[i].bias for i in (1, 2, 0)]) || [maps[i].bias for i in (2, 0, 1)])
-        => The three biases are stacked in another order than the matrices. PyTorch expects those of W_q, then W_k,
+        => The three biases are stacked in a different order from the matrices. PyTorch expects those of W_q, then W_k,
         then W_v.
     [each.weight for -> [each.weight.T for => The weights of queries, keys and values are transposed. `nn.Linear` and
         `in_proj_weight` both keep them as (output, input).
@@ -67,26 +68,26 @@ REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutati
         keep it as (output, input).
     [each.weight for -> [each.weight.T for ; (layer.W_o.weight) -> (layer.W_o.weight.T) => All matrices are transposed.
         `nn.Linear` and `nn.MultiheadAttention` both keep them as (output, input).
-    each.bias for -> 0 * each.bias for => The biases of queries, keys and values are not copied. They belong into
+    each.bias for -> 0 * each.bias for => The biases of queries, keys and values are not copied. They belong in
         `in_proj_bias`.
-    (layer.W_o.bias) -> (0 * layer.W_o.bias) => The bias of W_o is not copied. It belongs into `out_proj.bias`.
-    each.bias for -> 0 * each.bias for ; (layer.W_o.bias) -> (0 * layer.W_o.bias) => No bias is copied. They belong
-        into `in_proj_bias` and `out_proj.bias`.
+    (layer.W_o.bias) -> (0 * layer.W_o.bias) => The bias of W_o is not copied. It belongs in `out_proj.bias`.
+    each.bias for -> 0 * each.bias for ; (layer.W_o.bias) -> (0 * layer.W_o.bias) => No bias is copied. They belong in
+        `in_proj_bias` and `out_proj.bias`.
     ) >= valid_lens -> ) < valid_lens => The mask is inverted: in `nn.MultiheadAttention`, True means masked.
     ) >= valid_lens -> ) > valid_lens => Each query attends to one key too many. With length 2, key 2 is already
         masked, since keys are counted from 0.
     ) >= valid_lens -> ) + 1 >= valid_lens => Each query attends to one key too few. With length 2, keys 0 and 1 are
         valid.
-    .repeat_interleave(h, dim=0) -> .repeat(h, 1, 1) => The masks are in another order: all examples of head 0 come
+    .repeat_interleave(h, dim=0) -> .repeat(h, 1, 1) => The masks are in a different order: all examples of head 0 come
         first. PyTorch expects all heads of example 0 first.
     .repeat_interleave(h, dim=0) -> $.mT => The mask is transposed. Its rows are queries, and its columns are keys.
     .repeat_interleave(h, dim=0) -> $.float() || $.float().neg() || $.logical_not().float() => The mask is made of
-        numbers, and PyTorch adds these to the scores. Give a bool mask.
+        numbers, and PyTorch adds these to the scores. Pass a bool mask.
     attn_mask=masked)[0] -> attn_mask=masked)[1] => These are the weights, averaged over the heads. Return the output,
         which is the first of the two results.
     (X.shape[-1], h, -> (X.shape[-1], 1, ; .repeat_interleave(h, dim=0) -> _ => PyTorch's layer has only one head. Make
         it with `layer.num_heads`.
-    attn_mask=masked -> _ => The lengths have no effect. Give the mask as `attn_mask`.
+    attn_mask=masked -> _ => The lengths have no effect. Pass the mask as `attn_mask`.
     .repeat_interleave(h, dim=0) -> .all(dim=1) ; attn_mask=masked -> key_padding_mask=masked ||
         .repeat_interleave(h, dim=0) -> .any(dim=1) ; attn_mask=masked -> key_padding_mask=masked ||
         .repeat_interleave(h, dim=0) -> [:, 0] ; attn_mask=masked -> key_padding_mask=masked ||
@@ -158,8 +159,8 @@ def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=a
         head. PyTorch stacks all rows of W_q first, then those of W_k and W_v.
     -math.inf) -> -1e5) || -math.inf) -> -1e4) || -math.inf) -> -1e3) || -math.inf) -> -100.0) || -math.inf) -> -20.0)
         => With this finite number, padding gets weight where the scores are low. Use −∞.
-    padding[:, None, None] -> (torch.arange(X.shape[1]) >= (~padding).sum(dim=1)[:, None])[:, None, None] => Right only
-        where padding is at the end of a row. Here it can be anywhere: use `padding` itself as the mask.
+    padding[:, None, None] -> (torch.arange(X.shape[1]) >= (~padding).sum(dim=1)[:, None])[:, None, None] => This is
+        right only if padding is at the end of a row. Here it can be anywhere: use `padding` itself as the mask.
     softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged, as by default in PyTorch. Return the
         weights of each head.
     """,

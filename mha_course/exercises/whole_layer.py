@@ -81,8 +81,8 @@ class CompleteAttention(nn.Module):
 
 @judged(
     right=CompleteAttention,
-    idea="Each line of `forward` is one of the steps 2 to 6. `transpose_qkv`, `masked_softmax` and `transpose_output` "
-    "are at hand.",
+    idea="Each line of `forward` is one of the steps 2 to 6. You can use `transpose_qkv`, `masked_softmax` and "
+    "`transpose_output`.",
     begin="Begin with `__init__`: keep the number of heads, and make the four linear layers.",
 )
 def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
@@ -100,8 +100,8 @@ def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
 
 @judged(
     right=CompleteAttention,
-    idea="Before the heads are merged, each is a matrix; afterwards it owns p features that follow one another.",
-    begin="Begin with `__init__`: make an `nn.Dropout` with the rate that is asked for.",
+    idea="Before the merge, each head is a matrix; afterwards it has p consecutive features.",
+    begin="Begin with `__init__`: make an `nn.Dropout` with the given rate.",
 )
 def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
     """Check a learner's complete attention class, with dropout and head mask; if it is right, ``my_layer`` returns it.
@@ -127,7 +127,7 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
     promises = PROMISES + ("dropout",) * head_mask
     if head_mask and not takes_dropout(Layer):
         raise NotYetError(
-            tr("Step {step}: {text}", step=7, text=tr("`__init__` takes no `dropout`. Add it behind `num_heads`."))
+            tr("Step {step}: {text}", step=7, text=tr("`__init__` takes no `dropout`. Add it after `num_heads`."))
         )
     Layer = made_by_name(Layer)
     verdict = check_layer(Layer, head_mask=head_mask, promises=promises)

@@ -29,25 +29,25 @@ def with_cache(new, K, V, W_q, W_k, W_v, W_o, attention=attention):
         "for one new token": [step_trial(1, 1, 2, 1, 2), step_trial(2, 1, 5, 3, 2)],
         "for several new tokens on top of a cache": [step_trial(2, 2, 3, 2, 2), step_trial(3, 3, 4, 2, 3)],
     },
-    praise="A prompt, a token and a piece of several: one mask is right for all three.",
-    idea="The new keys stand behind the old ones. Which place in the whole text has new token number i?",
+    praise="One mask is right for a prompt, for one token and for a piece of several tokens.",
+    idea="The new keys come after the old ones. Which position in the whole text does new token number i have?",
     begin="Begin with the three projections of the new tokens, cut into heads.",
     mistakes="""
         scores.masked_fill(~allowed, -math.inf) -> scores.masked_fill(~allowed, -math.inf) if num_old == 0 else scores
-            => With a cache nothing is masked. What may the first of several new tokens see?
-        <= places[:, None] -> < places[:, None] + (places[:, None] == 0) => No token sees itself. Is its own key in the
-            past?
+            => With a cache nothing is masked. What may the first of several new tokens attend to?
+        <= places[:, None] -> < places[:, None] + (places[:, None] == 0) => No token attends to itself. Is its own key
+            in the past?
         [K, k], dim=2 -> [V, k], dim=2 ; [V, v], dim=2 -> [K, v], dim=2 => Old keys and old values are exchanged. Which
-            of the two do the queries meet?
-        [K, k], dim=2 -> [k, K], dim=2 ; [V, v], dim=2 -> [v, V], dim=2 => The new keys stand before the old ones. Which
+            of the two are compared with the queries?
+        [K, k], dim=2 -> [k, K], dim=2 ; [V, v], dim=2 -> [v, V], dim=2 => The new keys come before the old ones. Which
             of them does the mask then let through?
         k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2) -> V = torch.cat([V, v], dim=2) ; weights @ v ->
-            weights[..., -count:] @ v ; q @ k.mT -> q @ torch.cat([K, k], dim=2).mT => The values of the old tokens have
-            no part in it.
+            weights[..., -count:] @ v ; q @ k.mT -> q @ torch.cat([K, k], dim=2).mT => The values of the old tokens are
+            not used.
         [K, k], dim=2 -> [K[:, :, :0], k], dim=2 ; [V, v], dim=2 -> [V[:, :, :0], v], dim=2 ; torch.arange(num_old,
             num_old + count) -> torch.arange(count) ; torch.arange(num_old + count) <= -> torch.arange(count) <= => The
-            old tokens have no part in it.
-        <= places[:, None] -> $ + 1 => A token sees one token too many.
+            old tokens are not used.
+        <= places[:, None] -> $ + 1 => A token attends to one token too many.
     """,
     programs=programs(with_cache),
 )
@@ -106,11 +106,12 @@ def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
         "where allowed keys score a million below 0": [low_trial(3, 7, 2)],
     },
     praise="Equal to softmax in any blocks, with large scores and with blocks that no query may read.",
-    idea="Keep a largest score, a total and a mixture for each query. What becomes of them when a larger score comes?",
+    idea="For each query, keep the largest score, a total and a mixture. How must they change when a larger score "
+    "comes?",
     begin="Begin with the three that are kept: −∞, zeros and zeros, a row for each query.",
     mistakes="""
-        total * rescale -> total ; mixed * rescale -> mixed => What was added up earlier is not rescaled when a larger
-            score comes.
+        total * rescale -> total ; mixed * rescale -> mixed => The earlier sums are not rescaled when a larger score
+            comes.
         total * rescale -> total => The total is not rescaled when a larger score comes; the mixture is.
         mixed * rescale -> mixed => The mixture is not rescaled when a larger score comes; the total is.
         torch.exp(largest - base) -> torch.exp(base - largest) => The rescaling is upside down.
@@ -124,7 +125,7 @@ def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
             A query that may read nothing of the first block gets 0. Does NaN arise, and is it replaced too late?
         torch.maximum(largest, scores.amax(dim=1, keepdim=True)) -> scores.amax(dim=1, keepdim=True) ||
             torch.maximum(largest, scores.amax(dim=1, keepdim=True)) -> torch.zeros_like(largest) => Large scores
-            overflow. What is taken off must be the largest score of all blocks so far.
+            overflow. Subtract the largest score of all blocks so far.
         return mixed / total -> return mixed => Nothing is divided by the total.
         .masked_fill(~allowed[:, block], -math.inf) -> .masked_fill(~allowed[:, block], 0.0) => Keys that may not be
             attended to get the score 0, and take part.
@@ -134,13 +135,13 @@ def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
             finite number masks the keys. Where all allowed scores are lower than the masked ones, masked keys take
             part. Which score has the weight 0?
         torch.full((len(queries), 1), -math.inf) -> torch.zeros(len(queries), 1) || torch.full((len(queries), 1), -1e4)
-            => The largest score begins too high: where all scores are lower, their powers are 0. What is lower than
-            every score?
+            => The largest score begins too high: where all scores are lower, their exponentials are 0. What is lower
+            than every score?
         / math.sqrt(queries.shape[1]) -> _ => The scores are not divided by anything.
         range(0, len(keys), block_size) -> range(0, len(keys) - block_size + 1, block_size) => Keys that do not fill a
-            block have no part in it.
+            block are not used.
         mixed * rescale + shares @ -> mixed + torch.softmax(scores, dim=1) @ ; return mixed / total -> return mixed /
-            math.ceil(len(keys) / block_size) => Each block has a softmax of its own. What do blocks know of each other?
+            math.ceil(len(keys) / block_size) => Each block has its own softmax. What must blocks know about each other?
         math.sqrt(queries.shape[1]) -> math.sqrt(block_size) || queries.shape[1] => The scores are not divided by the
             root of the number of features.
         largest = new -> pass => The largest score is not kept for the next block.

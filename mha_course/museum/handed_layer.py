@@ -126,7 +126,8 @@ class HandedLayer:
             self.mask_note = tr(found[0], name=self.mask_name, shape=found[1])
             return
         self.mask_note = tr(
-            "No mask that was tried as `{name}` keeps padding out. Hand over what it takes, made of the lengths: "
+            "None of the masks that were tried as `{name}` masks the padding. Pass what it takes, made from the "
+            "lengths: "
             "`call=lambda layer, {inputs}, valid_lens: layer({inputs}, {name}=…)`, where "
             "`torch.arange(keys) < valid_lens[:, None]` is True for each key that takes part.",
             name=self.mask_name,

@@ -33,7 +33,7 @@ UNITS = (1, 4, 16)  # what sizes of heads are multiplied by, where a layer canno
 ROOMY = "many keys"  # the calls that a layer raises in that has room for fewer tokens, whatever its heads
 FORMULA = "formula"  # the promise that nothing is added to the formula
 WITHOUT = (
-    "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
+    "If positions, a norm or a bias belong to it, pass it without them: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
 RESIDUAL = "The input is added to the output (a residual)."  # a known mistake, unless it is meant
@@ -118,7 +118,9 @@ def check_layer(
         return Verdict(state, reason.args[0], about=reason.about)
     except Exception as surprise:
         error = ": ".join(filter(None, error_in_words(surprise)))
-        return Verdict("not yet", tr("The check itself failed, which says nothing of the layer: {error}.", error=error))
+        return Verdict(
+            "not yet", tr("The check itself failed, which says nothing about the layer: {error}.", error=error)
+        )
 
 
 def assert_layer(*arguments: Any, **named: Any) -> None:

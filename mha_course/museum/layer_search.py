@@ -18,7 +18,7 @@ from mha_course.museum.wrong_attention import other_attentions, part_of, program
 from mha_lib.attention import valid_keys
 
 WEIGHTS = "Its weights are those of softmax(QKᵀ / √d), with {words}."
-ALL_ELSE = "All else is as in the formula, in every call."
+ALL_ELSE = "Everything else is as in the formula, in every call."
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
 
 

@@ -9,7 +9,7 @@ from mha_course.museum.layer_calls import SHARED
 NEXT = {  # first stage that is wrong → what to look at
     "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
     "several heads": "Check how the features are split into heads, and how the heads are merged.",
-    "several examples": "Check where an axis of the batch is dropped, or taken for another.",
+    "several examples": "Check where an axis of the batch is dropped, or confused with another axis.",
     "one query": "Check what happens to an axis of length 1: a `squeeze` without an axis drops it.",
     "more keys than queries": "Check where the number of queries is used in place of the number of keys.",
     "padding": "Check the mask: which scores it reaches, and what it puts there.",

@@ -251,37 +251,37 @@ TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
 )  # fmt: skip
 UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"  # read from weights
-BY_STEP, BY_PAIR = "a bias by i − j", "a bias for each pair of positions"
-MET = "a bias that positions make with {}"
-SINK = "a sink: below the fraction bar of the softmax, one more number for each head"
+BY_STEP, BY_PAIR = "a bias that depends on i − j", "a bias for each pair of positions"
+MET = "a bias that combines positions with {}"
+SINK = "a sink: one more number for each head in the denominator of the softmax"
 WRONG_BIASES: Named = [
     ((text,), functools.partial(sloped, steps=of_heads, sign=sign))
     for steps in (slopes, even_slopes)
     for text, of_heads, sign in (
-        ("The bias grows with the distance of query and key, and should fall (ALiBi).", steps, 1),
+        ("The bias grows with the distance of query and key, but should fall (ALiBi).", steps, 1),
         ("The slopes of the bias are in reverse order (ALiBi).", lambda heads, of=steps: of(heads)[::-1], -1),
     )
 ]
-UNEVEN = ("The norm is on keys and values, and not on the queries.",)
-ALONE = ("The norm is on the queries, and not on the keys and values.",)
+UNEVEN = ("The norm is on keys and values, but not on the queries.",)
+ALONE = ("The norm is on the queries, but not on the keys and values.",)
 WRONG_NORMS = """
-    norm(K) -> K => The {} of heads is on the queries alone.
-    norm(Q) -> Q => The {} of heads is on the keys alone.
+    norm(K) -> K => The {} of heads is only on the queries.
+    norm(Q) -> Q => The {} of heads is only on the keys.
     norm(K), V -> norm(K), norm(V) => The {} of heads is on the values as well.
     norm(Q), norm(K) -> norm(Q, dim=2), norm(K, dim=2) => The {} of heads runs over the tokens.
     norm(Q), norm(K) -> norm(Q, dim=1), norm(K, dim=1) => The {} of heads runs over the heads.
     """
 WRONG_TURNS = """
     turn(K) -> other(K) => Rotary positions: {} are paired in the queries, {} in the keys.
-    turn(K) -> K => Rotary positions turn the queries alone.
-    turn(Q) -> Q => Rotary positions turn the keys alone.
-    turn(K), V -> turn(K), turn(V) => Rotary positions turn the values as well.
-    turn(K) -> turn(K, sign=-1) => Rotary positions turn queries and keys in opposite directions.
-    turn(Q), turn(K) -> turn(turn(Q)), turn(turn(K)) => Rotary positions turn queries and keys twice.
+    turn(K) -> K => Rotary positions rotate only the queries.
+    turn(Q) -> Q => Rotary positions rotate only the keys.
+    turn(K), V -> turn(K), turn(V) => Rotary positions also rotate the values.
+    turn(K) -> turn(K, sign=-1) => Rotary positions rotate queries and keys in opposite directions.
+    turn(Q), turn(K) -> turn(turn(Q)), turn(turn(K)) => Rotary positions rotate queries and keys twice.
     turn(Q) -> turn(Q, start=1) || turn(Q, start=-1) => Rotary positions: the positions of queries and keys differ by
         one.
-    turn(Q), turn(K) -> turn(Q, minus=1), turn(K, minus=1) => Rotary positions: the minus is missing, so that pairs are
-        not turned.
+    turn(Q), turn(K) -> turn(Q, minus=1), turn(K, minus=1) => Rotary positions: the minus is missing, so the pairs are
+        not rotated.
     turn(Q), turn(K) -> turn(Q, swapped=True), turn(K, swapped=True) => Rotary positions: features are paired in one way
         and their angles in another.
     turn(Q), turn(K) -> before_split(turn, Q), before_split(turn, K) => Rotary positions are applied before the split,

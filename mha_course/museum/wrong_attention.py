@@ -151,9 +151,9 @@ PARTS = {  # where a part of the layer begins in ``attention``, in its order →
 MISTAKES = """
     split_heads -> cut ; merge_heads -> glued || split_heads -> cut => The features are split into heads by a reshape
         without a transpose: a head gets pieces of the sequence instead of its own features of every token.
-    split_heads -> (cut if W is W_q else split_heads) => The queries alone are split by a reshape without a transpose.
-    split_heads -> (cut if W is W_k else split_heads) => The keys alone are split by a reshape without a transpose.
-    split_heads -> (cut if W is W_v else split_heads) => The values alone are split by a reshape without a transpose.
+    split_heads -> (cut if W is W_q else split_heads) => Only the queries are split by a reshape without a transpose.
+    split_heads -> (cut if W is W_k else split_heads) => Only the keys are split by a reshape without a transpose.
+    split_heads -> (cut if W is W_v else split_heads) => Only the values are split by a reshape without a transpose.
     merge_heads -> glued => The heads are merged by a reshape without a transpose: positions and heads are mixed in the
         output.
     split_heads -> every_other || split_heads -> every_other ; merge_heads -> interleaved => A head takes every
@@ -162,23 +162,23 @@ MISTAKES = """
     merge_heads -> interleaved => The heads are merged with head and feature in the wrong order: features of all heads
         are interleaved.
     weights @ V -> ($).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1) => Examples and heads are exchanged:
-        what lies in memory as (batch, heads) is read as (heads, batch).
+        what is stored as (batch, heads) is read as (heads, batch).
     + b, num_heads) -> $[:, :1].expand(-1, num_heads, -1, -1) => All heads use the rows of the first head.
     + b, num_heads -> + b, 1 => There is only one head, which compares all features: num_heads has no effect.
-    weights @ V -> ($).flip(1) => The heads meet the columns of W_o in reverse order.
-    merge_heads(weights @ V) -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head meets the
-        first head's columns of W_o.
+    weights @ V -> ($).flip(1) => The heads are multiplied by the columns of W_o in reverse order.
+    merge_heads(weights @ V) -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head is
+        multiplied by the first head's columns of W_o.
     merge_heads(weights @ V) -> $ / num_heads => The heads are averaged instead of added.
     merge_heads(weights @ V) -> (weights @ V).mean(1).repeat(1, 1, num_heads) || (weights @ V).sum(1).repeat(1, 1,
-        num_heads) => The heads are averaged or added instead of joined.
+        num_heads) => The heads are averaged or added instead of concatenated.
     weights @ V -> some($, 0, 1) || some($, num_heads - 1, num_heads) || some($, 0, num_heads - 1) || some($, 1,
         num_heads) => Not all heads reach the output.
     split_heads(X @ W.T + b, num_heads) -> ($ if W is W_q else regrouped($)) || (regrouped($) if W is W_k else $) ||
         (regrouped($) if W is W_v else $) => Shared keys and values are repeated in the wrong order (`repeat` for
-        `repeat_interleave`): heads use another group's.
+        `repeat_interleave`): heads use those of another group.
     math.sqrt(Q.shape[-1]) -> math.sqrt(len(W_q)) => The scores are divided by √num_hiddens instead of √(head size).
     math.sqrt(Q.shape[-1]) -> math.sqrt(num_heads) || math.sqrt(queries.shape[-1]) || math.sqrt(queries.shape[1]) ||
-        math.sqrt(keys.shape[1]) => The scores are divided by the root of another size than the head's.
+        math.sqrt(keys.shape[1]) => The scores are divided by the root of a size that is not the head size.
     / math.sqrt(Q.shape[-1]) -> _ => The scores are not divided by √(head size).
     / math.sqrt(Q.shape[-1]) -> * math.sqrt(Q.shape[-1]) => The scores are multiplied by √(head size) instead of
         divided.
@@ -187,8 +187,8 @@ MISTAKES = """
         scale comes after the softmax: rows of weights do not sum to 1.
     torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> Q.unsqueeze(-2) + K.unsqueeze(-3) => There is no tanh in the
         scores: the query's part is the same for all keys and cancels.
-    torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A ReLU is in the
-        place of tanh.
+    torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A ReLU is used
+        instead of tanh.
     softmax(scores, valid) -> low(scores, valid, 0.0) => Masked scores become 0 before the softmax, so they keep some
         weight; −∞ is needed.
     softmax(scores, valid) -> (scores + valid.float()).softmax(-1) || (scores + (~valid).float()).softmax(-1) => The
@@ -210,12 +210,14 @@ MISTAKES = """
         mask is one key too short.
     scores, valid -> scores, F.pad(valid[..., :-1], (1, 0), value=True) => The mask is one key too long.
     scores, valid -> scores, valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The valid lengths
-        are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's.
+        are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's
+        lengths.
     scores, valid -> scores, valid.flip(0) => The examples' masks are in reverse order.
-    scores, valid -> scores, valid[:1].expand_as(valid) => All examples get the first one's mask.
-    scores, valid -> scores, valid.any(0, keepdim=True).expand_as(valid) => All examples get the longest one's mask.
+    scores, valid -> scores, valid[:1].expand_as(valid) => All examples get the mask of the first one.
+    scores, valid -> scores, valid.any(0, keepdim=True).expand_as(valid) => All examples get the mask of the longest
+        one.
     scores, valid -> scores, by_length(valid, True) || scores, by_length(valid, False) => The masks are sorted by
-        length: examples get each other's.
+        length: examples get each other's masks.
     scores, valid -> scores, on_queries(valid) || softmax(scores, valid) -> low(scores, on_queries(valid)) ||
         low(scores, on_queries(valid), -math.inf) || scores.softmax(-1) * on_queries(valid) => The mask is transposed:
         it is on the queries instead of the keys.
@@ -233,19 +235,18 @@ MISTAKES = """
         softmax: the scores themselves are the weights.
     softmax(scores, valid) -> scores.relu() * valid || scores.relu() * valid / valid.shape[3] || scores.relu() * valid /
         valid.shape[2] || F.normalize(scores.relu() * valid, p=1, dim=-1) || scores.relu() * valid / ((scores.relu() *
-        valid).sum(-1, keepdim=True) + 1e-6) => A ReLU is in the place of the softmax.
-    softmax(scores, valid) -> scores.sigmoid() * valid => A sigmoid is in the place of the softmax: rows of weights do
-        not sum to 1.
+        valid).sum(-1, keepdim=True) + 1e-6) => A ReLU replaces the softmax.
+    softmax(scores, valid) -> scores.sigmoid() * valid => A sigmoid replaces the softmax: rows of weights do not sum to
+        1.
     softmax(scores, valid) -> scores * valid / (scores * valid).sum(dim=-1, keepdim=True) || F.normalize(scores.abs() *
-        valid, p=1, dim=-1) => The scores are divided by their sum, in the place of a softmax.
+        valid, p=1, dim=-1) => The scores are divided by their sum, without a softmax.
     softmax(scores, valid) -> softmax(scores.abs(), valid) || softmax(scores.relu(), valid) => The scores lose their
         signs before the softmax.
     softmax(scores, valid) -> scores.exp() * valid || (scores - scores.masked_fill(~valid, -math.inf).amax(-1,
-        keepdim=True)).exp() * valid => There is no sum below the fraction bar of the softmax: rows of weights do not
-        sum to 1.
+        keepdim=True)).exp() * valid => The softmax has no sum in its denominator: rows of weights do not sum to 1.
     softmax(scores, valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30)
-        || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Powers of large scores overflow:
-        the largest of a row must be subtracted first.
+        || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Exponentials of large scores
+        overflow: the largest score of a row must be subtracted first.
     softmax(scores, valid) -> in_blocks(scores, valid, 1, 0, 0) || in_blocks(scores, valid, 1, 0, 1) ||
         in_blocks(scores, valid, 1, 1, 0) || in_blocks(scores, valid, 16, 0, 0) || in_blocks(scores, valid, 16, 0, 1) ||
         in_blocks(scores, valid, 16, 1, 0) || in_blocks(scores, valid, 64, 0, 0) || in_blocks(scores, valid, 64, 0, 1)
@@ -300,10 +301,10 @@ OTHERS = """
     Q @ K.mT / math.sqrt(Q.shape[-1]) -> F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT || F.normalize(Q, dim=-1) @
         F.normalize(K, dim=-1).mT / math.sqrt(Q.shape[-1]) => Queries and keys are normalised before they are compared.
     softmax(scores, valid) -> F.pad(F.pad(scores.masked_fill(~valid, -math.inf), (0, 1)).softmax(-1), (0, -1)) => A 1 is
-        added below the fraction bar of the softmax.
+        added to the denominator of the softmax.
     softmax(scores, valid) -> F.normalize((F.elu(Q) + 1) @ (F.elu(K) + 1).mT * valid, p=1, dim=-1) ||
         F.normalize(Q.relu() @ K.relu().mT * valid, p=1, dim=-1) => This is linear attention: products of positive
-        features of queries and keys take the place of the softmax.
+        features of queries and keys replace the softmax.
     merge_heads(weights @ V) -> $ * merge_heads(Q).sigmoid() => This is a gate: a sigmoid of the queries multiplies the
         heads' outputs.
     """

@@ -1,4 +1,4 @@
-"""A model at the steps of its training, live: change what it reads, cut its heads, see what it can still foretell."""
+"""A model at the steps of its training, live: change what it reads, cut its heads, see what it can still predict."""
 
 import itertools
 import math
@@ -67,7 +67,7 @@ class BirthExplorer(LivePicture):
         row = "".join(alphabet[i] for i in induction.held_out_repeats().letters[0]) if letters is None else letters
         query = next(iter(foretold(row)), 0)
         first = {"step": len(shown) - 1, "letters": row, "query": query, "cut": []} | first
-        super().__init__("A model that learns to foretell a piece that comes again", data, **first)
+        super().__init__("A model that learns to predict a repeated piece", data, **first)
 
     @traitlets.validate("letters")
     def _validate_letters(self, proposal):
@@ -91,7 +91,7 @@ class BirthExplorer(LivePicture):
         heads = [f"layer {layer}, head {head}" for layer, head in itertools.product(*map(range, self.shape))]
         gone = [f"layer {layer}, head {head}" for layer, head in self.cut]
         state = f"Step {self.steps[self.step]}, {'without ' + ' and '.join(gone) if gone else 'all heads are on'}"
-        result, places = "nothing to foretell, no piece of this row comes again", foretold(row)
+        result, places = "nothing to predict, no piece of this row is repeated", foretold(row)
         if places:
             right, before = sum(guesses[i - 1] == row[i] for i in places), [i - 1 for i in places]
             result = f"{losses[before].mean():.2f} nats on the repeat, {right} of {len(places)} letters right"

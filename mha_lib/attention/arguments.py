@@ -1,4 +1,4 @@
-"""Checks of what a caller hands to an attention layer: every error names the argument, what came, what is needed."""
+"""Checks of the arguments of an attention layer: every error names the argument, what it got and what it needs."""
 
 import functools
 import operator
@@ -264,7 +264,8 @@ def check_groups(num_heads: int, num_key_value_heads: int) -> None:
 
 
 def check_attention(attention: nn.Module | None, kind: type[nn.Module], dropout: float) -> None:
-    """Raise an error if ``attention`` is given and is no instance of ``kind``, or if ``dropout`` is given as well."""
+    """Raise an error if ``attention`` is given and is not an instance of ``kind``, or if ``dropout`` is given as
+    well."""
     if attention is None:
         return
     if not isinstance(attention, kind):

@@ -33,7 +33,7 @@ def loop_over_heads(
     >>> torch.allclose(loop_over_heads(layer, X, X, X)[0], layer(X, X, X), atol=1e-6)
     True
 
-    Slow and plain on purpose. It shares no code with the layer, so the two can be held against each other.
+    It is slow and plain on purpose. It shares no code with the layer, so the two can be compared.
     It takes the weights from ``layer``, and other arguments as ``MultiHeadAttention.forward`` does. It returns the
     output (batch, num_queries, num_hiddens) and the weights (batch, num_heads, num_queries, num_keys).
 
@@ -89,9 +89,9 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     True
 
     Raises:
-        TypeError: ``layer`` is none of this library.
-        ValueError: ``layer`` has what torch's layer cannot have: a query size other than ``num_hiddens``, heads of
-            another size than num_hiddens / num_heads (as where some were removed), heads that share keys and values,
+        TypeError: ``layer`` is not a layer of this library.
+        ValueError: ``layer`` has what torch's layer cannot have: a query size other than ``num_hiddens``, heads whose
+            size is not num_hiddens / num_heads (as after some were removed), heads that share keys and values,
             methods of its own, adapters, quantised maps or hooks (see ``plain_layers``), maps of which some are trained
             where torch stacks them; or sizes that are still open (call it once first).
     """
@@ -175,13 +175,13 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
 def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeTorch:
     """Wrap this library's layer in a module that is called like ``nn.MultiheadAttention`` and takes its masks.
 
-    It goes where torch's blocks hold theirs: ``block.self_attn = as_torch(from_torch(block.self_attn))``.
+    It replaces the layer in torch's blocks: ``block.self_attn = as_torch(from_torch(block.self_attn))``.
 
     Args:
         batch_first: as in torch's layer; False for sequences (number, batch, size).
 
     Raises:
-        TypeError: ``layer`` is none of this library.
+        TypeError: ``layer`` is not a layer of this library.
     """
     return CalledLikeTorch(layer, batch_first)
 
@@ -224,8 +224,8 @@ def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, 
 def load_d2l() -> ModuleType:
     """Import and return ``d2l.torch``, the Python package of the book "Dive into Deep Learning".
 
-    The package imports torchvision, although its attention needs none of it; one that was built for another torch does
-    not stop it.
+    The package imports torchvision, although its attention needs none of it; one that was built for a different torch
+    does not stop it.
 
     Raises:
         ImportError: d2l, or something it imports, is not installed; the message has the command.
@@ -251,7 +251,7 @@ def to_d2l(layer: MultiHeadAttention) -> nn.Module:
     Training or eval mode and frozen parameters are kept, too.
 
     Raises:
-        TypeError: ``layer`` is none of this library.
+        TypeError: ``layer`` is not a layer of this library.
         ValueError: ``layer`` has what d2l's layer cannot have: heads that share keys and values, methods of its own,
             adapters, quantised maps or hooks (see ``plain_layers``).
     """

@@ -1,4 +1,4 @@
-"""How torch runs the call that is under way: eagerly, compiled, in a transform, in which precision."""
+"""How torch runs the current call: eagerly, compiled, in a transform, in which precision."""
 
 from contextlib import AbstractContextManager, nullcontext
 

@@ -27,12 +27,12 @@ class FusedAttention(DotProductAttention):
     Attributes:
         takes_groups: whether keys and values may have fewer heads, (b, g, k, d), as in a layer with
             ``num_key_value_heads``: neighbouring heads of the queries share them, and the kernel takes them without
-            copies, but where the formula, a mask for each head, or export needs them. Off: tokens before heads,
-            (b, n, h, d), would pass for such groups.
-        keep_weights: always go by the formula, and keep the weights: faster if they are read after every call, else a
+            copies, but where the formula, a mask for each head, or export needs them. Off, because tokens before heads,
+            (b, n, h, d), would be taken for such groups.
+        keep_weights: always use the formula, and keep the weights: faster if they are read after every call, else a
             waste of memory. The result is the same up to rounding, in half precision too. Second derivatives need it.
-        keep_inputs: keep a call's queries and keys for its weights. False: nothing of a call stays alive (but
-            the weights, with ``keep_weights``), and ``attention_weights`` says how to get them.
+        keep_inputs: keep a call's queries and keys for its weights. False: nothing of a call stays alive (except the
+            weights, with ``keep_weights``), and ``attention_weights`` says how to get them.
         skip_padding: attend to long examples one at a time, each with its valid keys alone. The result is the same up
             to rounding; on the CPU it is faster, the more padding there is.
     """

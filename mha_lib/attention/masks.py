@@ -1,14 +1,14 @@
 """Which query may attend to which key. Letters as in ``pooling``.
 
-Three arguments say it; where more than one is given, all of them must allow it:
+Three arguments define it; if more than one is given, all of them must allow a key:
 
-- ``valid_lens``: how many keys count, from the first on; (b,), one for each example, or (b, q), one for each query.
+- ``valid_lens``: how many keys are valid, from the first on; (b,), one for each example, or (b, q), one for each query.
 - ``attn_mask``: as in ``F.scaled_dot_product_attention``, bool (True: may be attended to; in torch.nn's layers True
   forbids) or a float bias that is added to the scores; (q, k), or as many axes as the scores have, each of their size
   or 1. A mask of keys, (b, k), is ``mask[:, None, None]`` for a layer with heads. Or a *rule*: a function of example,
   head, query and key that gives the same, like ``mask_mod`` of torch's ``flex_attention``.
-- ``causal``: no query sees a later key. The last query stands at the last key, so this is also right where earlier keys
-  come from a cache. (The ``is_causal`` of torch's function puts the first query at the first key instead.)
+- ``causal``: no query attends to a later key. The last query is at the last key, so this is also correct if earlier
+  keys come from a cache. (The ``is_causal`` of torch's function puts the first query at the first key instead.)
 """
 
 import math

@@ -72,11 +72,11 @@ class MultiHeadAttention(nn.Module):
     >>> layer(X, X, X, valid_lens=torch.tensor([5, 3])).shape, layer.attention_weights.shape
     (torch.Size([2, 5, 8]), torch.Size([2, 2, 5, 5]))
 
-    head_i = attention(W_q⁽ⁱ⁾ q, W_k⁽ⁱ⁾ k, W_v⁽ⁱ⁾ v); output = W_o [head_1; …; head_h]. The heads' matrices stand
-    stacked in ``W_q, W_k, W_v`` (rows) and ``W_o`` (columns), as in d2l's layer, so a ``state_dict`` fits both.
+    head_i = attention(W_q⁽ⁱ⁾ q, W_k⁽ⁱ⁾ k, W_v⁽ⁱ⁾ v); output = W_o [head_1; …; head_h]. The heads' matrices are stacked
+    in ``W_q, W_k, W_v`` (rows) and ``W_o`` (columns), as in d2l's layer, so a ``state_dict`` fits both.
 
     Args:
-        num_hiddens: size of the output; without ``head_size``, divisible by ``num_heads`` and shared out among them.
+        num_hiddens: size of the output; without ``head_size``, divisible by ``num_heads`` and divided among them.
         num_heads: number of heads.
         dropout: probability of dropping an attention weight in training.
         bias: whether the four projections have a bias.
@@ -84,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         num_key_value_heads: number of heads for keys and values; divides ``num_heads``. Neighbouring query heads share
             one (grouped-query attention, Ainslie et al. 2023; with 1, multi-query, Shazeer 2019).
         head_size: size of one head's queries, keys and values; left out, num_hiddens / num_heads.
-        attention: what each head does instead of ``FusedAttention``; it brings a dropout of its own.
+        attention: what each head does instead of ``FusedAttention``; it has its own dropout.
 
     Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.
     """

@@ -15,7 +15,7 @@ def check_plain(layer: MultiHeadAttention, whose: str) -> None:
     """Raise an error unless ``layer`` is plain multi-head attention, with nothing that torch's or d2l's layer lacks.
 
     Raises:
-        TypeError: ``layer`` is none of this library.
+        TypeError: ``layer`` is not a layer of this library.
         ValueError: it has heads that share keys and values, or a method of its own where this library's computes.
     """
     if not isinstance(layer, MultiHeadAttention):
@@ -58,7 +58,8 @@ def parameters_of(layer: nn.Module, what: str, whose: str) -> dict[str, Tensor]:
         whose: the library that the weights go to, for the message.
 
     Raises:
-        ValueError: a map is no ``nn.Linear``, as an adapter or a quantised map, or has hooks that may change it.
+        ValueError: a map is not an ``nn.Linear``, such as an adapter or a quantised map, or has hooks that may change
+        it.
     """
     found: dict[str, Tensor] = {}
     for name in MAPS:

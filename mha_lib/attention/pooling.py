@@ -104,7 +104,7 @@ class AttentionPooling(KeptWeights):
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the attention weights, which sum to 1 for each query: (b, q, d), (b, k, d) -> (b, q, k).
 
-        ``mask`` is what ``Masks.joined`` gives; a query that may attend to no key gets zeros.
+        ``mask`` is what ``Masks.joined`` returns; a query that may attend to no key gets zeros.
         """
         scores = self.scores(queries, *zero_masked(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
         arguments.check_floats("scores", scores, arguments.SCORES)
@@ -190,7 +190,7 @@ class AdditiveAttention(AttentionPooling):
     torch.Size([2, 3, 7])
 
     Args:
-        num_hiddens: size of the hidden layer in which query and key meet.
+        num_hiddens: size of the hidden layer that combines query and key.
         dropout: probability of dropping an attention weight in training.
         query_size, key_size: sizes of the inputs; left out, they are taken from the first call.
 
@@ -239,7 +239,7 @@ class ScoredAttention(DotProductAttention):
     >>> soft_cap(torch.randn(1, 2, 4), torch.randn(1, 3, 4), torch.randn(1, 3, 5)).shape
     torch.Size([1, 2, 5])
 
-    It computes by the formula. A change that does not depend on s is a bias: give it as ``attn_mask``, to the kernel.
+    It uses the formula. A change that does not depend on s is a bias: pass it as ``attn_mask``, which the kernel takes.
     """
 
     def __init__(self, score: Callable[..., Tensor], dropout: float = 0.0):

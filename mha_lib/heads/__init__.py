@@ -1,4 +1,4 @@
-"""The heads of any model: found, seen, gated, measured, planned, removed for real, saved and loaded."""
+"""The heads of any model: found, seen, gated, measured, planned, removed, saved and loaded."""
 
 from typing import TYPE_CHECKING
 

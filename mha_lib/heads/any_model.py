@@ -35,11 +35,12 @@ class FoundHeads(GatedHeads[M]):
 
     - ``loss``: a function of the model, or with ``batches`` of the model and a batch. It gives a mean, or one number
       for each example, (b,), which intervals need.
-    - ``batches``: an iterable that can be gone through again, such as a DataLoader, of tensors, dictionaries or tuples,
+    - ``batches``: an iterable that can be used more than once, such as a DataLoader, of tensors, dictionaries or
+      tuples,
       which are moved to the model's device. Left out, ``loss`` is computed once.
-    - ``by``: what takes the place of a head: "zero"; "mean", its mean over ``batches`` (without them, over the example
+    - ``by``: what replaces a head: "zero"; "mean", its mean over ``batches`` (without them, over the example
       that the heads were found with), padding left out; "resample", its output for the next example, across batches;
-      "stream", its own output where it attends to four sinks and a window of 24 alone, in causal attention, or with
+      "stream", its own output where it attends only to four sinks and a window of 24, in causal attention, or with
       other numbers ``Stream(sinks, window)``.
     - ``instead``: means from ``means``, in place of ``by``.
 
@@ -86,7 +87,7 @@ class FoundHeads(GatedHeads[M]):
     ) -> Importance:  # fmt: skip
         """Return minus the gradient of the loss with respect to each head's gate; arguments as ``FoundHeads`` says.
 
-        It is the first-order guess at what ``leave_one_out`` measures, from one pass backward over each batch.
+        It is the first-order estimate of what ``leave_one_out`` measures, from one backward pass over each batch.
 
         Args:
             signed: False takes the absolute value of each example; of a loss that is a mean, each example's part in it.
@@ -155,7 +156,7 @@ class FoundHeads(GatedHeads[M]):
         return self._measured("Shapley values", values, loss, batches, by, instead, len(sets) + 1)
 
     def entropy(self, loss: Loss | None = None, batches: Batches | None = None) -> Importance:
-        """Return minus each head's attention entropy, in nats, averaged over queries that are no padding.
+        """Return minus each head's attention entropy, in nats, averaged over queries that are not padding.
 
         The loss only calls the model here; left out, the model is called with the batch itself.
 
@@ -167,11 +168,11 @@ class FoundHeads(GatedHeads[M]):
     def confidence(
         self, loss: Loss | None = None, batches: Batches | None = None, ignore: Sequence[int] = ()
     ) -> Importance:
-        """Return each head's largest attention weight, averaged over queries that are no padding.
+        """Return each head's largest attention weight, averaged over queries that are not padding.
 
         Args:
             loss, batches: as in ``entropy``.
-            ignore: positions of keys that do not count, such as 0 where that is an attention sink.
+            ignore: positions of keys that are left out, such as 0 if it is an attention sink.
 
         Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4.
         """
@@ -184,7 +185,7 @@ class FoundHeads(GatedHeads[M]):
         return self._over_queries(loss, batches, largest)
 
     def output_norm(self, loss: Loss | None = None, batches: Batches | None = None) -> Importance:
-        """Return the norm of what each head adds to its layer's output, averaged over queries that are no padding.
+        """Return the norm of what each head adds to its layer's output, averaged over queries that are not padding.
 
         Args:
             loss, batches: as in ``entropy``.
@@ -237,10 +238,10 @@ class FoundHeads(GatedHeads[M]):
             fraction: what share of the heads goes, rounded down; in place of ``remove``.
             per_layer: how many heads of each layer go; in place of ``remove``.
             spare: how many heads of each layer stay at least.
-            seed: draws which of equals goes first.
+            seed: decides which of equally important heads goes first.
 
         Raises:
-            ValueError: there is nothing to remove, or not so many heads can go; the message says why.
+            ValueError: there is nothing to remove, or fewer heads can go; the message says why.
         """
         return planned(self.layers, importance, remove, fraction, per_layer, spare, seed)
 
@@ -328,9 +329,9 @@ class FoundHeads(GatedHeads[M]):
     ) -> tuple[M, Removal]:
         """Return a copy of the model without these heads, and what it saves; the model stays as it is.
 
-        Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
+        The gradient shows which rows belong to a head, and a copy that computes something different from the gated
         model, on two inputs of two examples each, is refused; where only rounding may differ, double precision decides.
-        So is a plan that takes all heads of a layer: ``ablated`` does that. Of the copy's integers as few as possible
+        So is a plan that takes all heads of a layer: ``ablated`` does that. As few as possible of the copy's integers
         get new sizes; ``Removal.sizes`` names them. Torch's own layers become layers of this library that are called
         like torch's. ``save_pruned`` saves the copy, and ``load_pruned`` loads it.
 

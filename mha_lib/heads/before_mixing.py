@@ -1,4 +1,4 @@
-"""Change a model's heads on their way to the module that mixes them, and leave nothing of it behind."""
+"""Change a model's heads on their way to the module that mixes them, and restore the model afterwards."""
 
 import sys
 from collections.abc import Callable, Iterator

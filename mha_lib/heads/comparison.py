@@ -1,4 +1,4 @@
-"""What a removal costs beside random removals of the same shape."""
+"""What a removal costs, compared with random removals of the same shape."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

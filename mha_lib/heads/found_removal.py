@@ -1,4 +1,4 @@
-"""Remove heads of any model for real: rows are found by gradient, and a copy that computes something else is refused.
+"""Remove heads of any model: rows are found by gradient, and a copy that computes something different is refused.
 
 In comments letters as in ``watching``.
 """

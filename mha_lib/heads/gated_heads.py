@@ -71,7 +71,7 @@ class GatedHeads(Generic[M]):
         """Return the attention weights of each layer: (b, h, q, k), or (uses, b, h, q, k) where it is used again.
 
         They are computed from what the fused calls of this pass receive. Rows sum to 1; a row without a key is 0, and
-        where a model has an attention sink that is no token, its weight is missing from the sum.
+        where a model has an attention sink that is not a token, its weight is missing from the sum.
 
         Args:
             inputs, named: what the model is called with; left out, the example that the heads were found with.
@@ -184,11 +184,11 @@ class GatedHeads(Generic[M]):
 
         Args:
             plan: for each layer by name, the numbers of the heads that are off.
-            by: what takes the place of their output: "zero"; "mean", over the examples and positions of the example
+            by: what replaces their output: "zero"; "mean", over the examples and positions of the example
                 that the heads were found with, without padding: positions that no query attends to; "resample", the
                 output for the next of those examples (then the model must be called with inputs of the same shape);
                 "stream", their own output where they attend to few keys, in causal attention.
-            instead: what takes the place of their output, by layer, from ``means``; then ``by`` does not count.
+            instead: what replaces their output, by layer, from ``means``; then ``by`` is ignored.
             sinks, window: with "stream", to how many of the first keys a query attends, and of the last ones, its own
                 among them. ``maps`` are those of all keys.
 

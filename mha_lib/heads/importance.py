@@ -1,4 +1,4 @@
-"""How important heads are, by layer, with what each example says of it."""
+"""How important heads are, by layer, with the number of each example."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ class Importance(dict[str, Tensor]):
     """Hold each head's importance by layer, (num_heads,), float64 on the CPU; higher means more important.
 
     Attributes:
-        each: by layer (num_heads, n), what each of n examples says; of a loss that is a mean, each batch.
+        each: by layer (num_heads, n), the number of each of n examples; of each batch if the loss is a mean.
         weights: by layer (n,), how much each of them counts.
     """
 

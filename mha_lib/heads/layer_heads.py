@@ -1,4 +1,4 @@
-"""The heads of this library's layer: copied, and left out with what they said on average."""
+"""The heads of this library's layer: copied, and left out with their mean output in a bias."""
 
 import copy
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def copies_of_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> Mult
 
 
 def bias_with_means(W_o: nn.Linear, num_heads: int, gone: Sequence[int], means: Tensor) -> Tensor:
-    """Return the bias with which ``W_o`` adds what these heads said on average, ``means`` (num_heads, head_size)."""
+    """Return the bias with which ``W_o`` adds the mean outputs of these heads, ``means`` (num_heads, head_size)."""
     weight = W_o.weight.unflatten(1, (num_heads, -1))[:, gone]
     lost = torch.einsum("dhs,hs->d", weight, means[gone].to(weight))
     return lost if W_o.bias is None else W_o.bias + lost

@@ -106,7 +106,7 @@ def ranks(importance: Tensor, seed: int = 0) -> Tensor:
     tensor([[4, 1],
             [2, 3]])
 
-    ``seed`` draws the order in which equals stand.
+    ``seed`` draws the order of equals.
     """
     flat = importance.flatten()
     shuffled = torch.rand(len(flat), generator=torch.Generator().manual_seed(seed)).argsort(descending=True)

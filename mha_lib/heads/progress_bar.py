@@ -1,4 +1,4 @@
-"""A progress bar that is gone when the work is done: a saved notebook shows nothing of it."""
+"""A progress bar that disappears when the work is done: a saved notebook does not show it."""
 
 import html
 import sys

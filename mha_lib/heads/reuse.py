@@ -1,4 +1,4 @@
-"""Passes that differ in a late layer need not compute the early ones again: what modules gave is kept."""
+"""Passes that differ in a late layer do not compute the early ones again: the results of modules are kept."""
 
 import functools
 from collections import Counter, deque

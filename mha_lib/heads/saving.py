@@ -41,7 +41,7 @@ def save_pruned(model: nn.Module, removal: Removal, folder: str | Path) -> None:
 
     Args:
         model, removal: from ``found.remove``.
-        folder: is made where it is missing.
+        folder: is created if it is missing.
 
     Raises:
         ValueError: ``removal`` is that of another model.
@@ -86,7 +86,8 @@ def load_pruned(folder: str | Path, model: nn.Module | None = None) -> nn.Module
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the folder is none of ``save_pruned``; it needs ``model``; or ``model``, the plan and the weights do
+        ValueError: the folder was not written by ``save_pruned``; it needs ``model``; or ``model``, the plan and the
+            weights do
             not belong together, with the names that differ.
     """
     folder = Path(folder)

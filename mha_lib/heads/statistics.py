@@ -1,4 +1,4 @@
-"""What a head does, in numbers: how far it looks, and at what.
+"""What a head does, in numbers: how far it attends, and to what.
 
 Each function takes attention weights (batch, num_heads, num_queries, num_keys), rows that sum to 1, and returns one
 number for each head, (num_heads,), the mean over examples and queries.
@@ -15,8 +15,8 @@ def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
     tensor([0.7500])
 
     Args:
-        weights: of self-attention; rows may sum to less than 1 where tokens without a place were left out.
-        places: (n, number of coordinates), where each token stands; left out, 0, 1, 2, … on a line.
+        weights: of self-attention; rows may sum to less than 1 where tokens without a position were left out.
+        places: (n, number of coordinates), the position of each token; left out, 0, 1, 2, … on a line.
     """
     if places is None:
         places = torch.arange(weights.shape[-1])[:, None]

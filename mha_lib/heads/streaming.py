@@ -1,4 +1,4 @@
-"""Heads that attend to the first keys and to the latest ones alone. In comments letters as in ``watching``."""
+"""Heads that attend only to the first keys and to the latest ones. In comments letters as in ``watching``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Watch one forward pass of any model: which results are those of attention, and which modules they are passed to.
 
-Attention is a softmax whose result is multiplied with something that is no parameter,
+Attention is a softmax whose result is multiplied with something that is not a parameter,
 ``F.scaled_dot_product_attention``, or ``F.multi_head_attention_forward``. Its result is followed from call to call, by
 identity, to the modules that receive it. No name of an attribute or of an architecture is used.
 
@@ -58,7 +58,7 @@ class Watch(TorchFunctionMode):
 
     Args:
         with_weights: whether to compute the attention weights, which a fused call never writes down.
-        with_gradients: whether what modules receive can be derived by what attention gave.
+        with_gradients: whether what modules receive can be differentiated with respect to what attention gave.
     """
 
     def __init__(self, model: nn.Module, with_weights: bool = False, with_gradients: bool = False):

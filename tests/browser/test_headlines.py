@@ -276,7 +276,7 @@ def births(p):
     gone = " and ".join("layer {}, head {}".format(*head) for head in p.cut)
     small = f"without {gone}" if gone else "all heads are on"
     if not known:
-        return f"Step {p.steps[p.step]}: nothing to foretell: no piece of this row comes again", small
+        return f"Step {p.steps[p.step]}: nothing to predict: no piece of this row is repeated", small
     loss, right = losses[[i - 1 for i in known]].mean().item(), sum(guesses[i - 1] == row[i] for i in known)
     result = f"{told(loss, 1)} nats on the repeat, {right} of {len(known)} letters right"
     return f"Step {p.steps[p.step]}: {result}", small

@@ -715,7 +715,7 @@ def test_stepping_cutting_and_typing_show_the_loss_that_torch_finds(page, tmp_pa
     live.section.locator(".letters button").nth(11).focus()
     page.keyboard.type("lmnopqrstuvwxyzABCDEFG")
     live.looks()
-    assert "no piece of this row comes again" in live.section.locator(".looks").text_content()
+    assert "no piece of this row is repeated" in live.section.locator(".looks").text_content()
     for _ in range(3):
         live.section.get_by_role("button", name="new row").click()
         live.looks()

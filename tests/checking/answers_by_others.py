@@ -230,7 +230,7 @@ def _(weights, values, W_o):
     return weights * said.norm(dim=-1)[:, :, None, :]
 
 
-@wrong("contribution_map", "Another number than the length of the vector")
+@wrong("contribution_map", "This is not the length of the vector")
 def _(weights, values, W_o):
     """The square root is missing: it gives the squared length of the vector."""
     head_size = values.shape[-1]
@@ -250,7 +250,7 @@ def _(weights, values, W_o):
     return torch.einsum("bhqk,bhk->bhqk", weights, length)
 
 
-@wrong("resample_pairs", "It was asked the other way round")
+@wrong("resample_pairs", "The task asks for the opposite")
 def _(first, second):
     """The two directions are exchanged: roll by +1 brings the pair before, not the next one."""
     return torch.roll(first, 1, dims=0), torch.roll(second, -1, dims=0)
@@ -297,7 +297,7 @@ def _(new, K, V, W_q, W_k, W_v, W_o):
     return merge_heads(weights @ v) @ W_o.T
 
 
-@wrong("step", "A token sees one token too many")
+@wrong("step", "A token attends to one token too many")
 def _(new, K, V, W_q, W_k, W_v, W_o):
     """Off by one in the mask: with tril(old + 1) every new token also sees the one after it."""
     num_heads, old = K.shape[1], K.shape[2]
@@ -347,7 +347,7 @@ def _(X, places, base):
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
 
 
-@wrong("rope", "all first features stand before all second ones")
+@wrong("rope", "all first features come before all second ones")
 def _(X, places, base):
     """The rotated pairs are not put back in their own places: all first features come first, then all second ones (cat
     instead of interleaving)."""
@@ -358,7 +358,7 @@ def _(X, places, base):
     return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=-1)
 
 
-@wrong("rope", "made of the first as it is after the turn")
+@wrong("rope", "computed from the first one after its rotation")
 def _(X, places, base):
     """The even features are overwritten before they are used for the odd ones, so the second line reads already
     rotated numbers."""
@@ -371,7 +371,7 @@ def _(X, places, base):
     return X
 
 
-@wrong("rope", "Feature j of the first half is turned with feature j of the second")
+@wrong("rope", "Feature j of the first half is rotated with feature j of the second")
 def _(X, places, base):
     """It pairs feature j of the first half with feature j of the second half, as in section 5, not neighbours."""
     half = X.shape[-1] // 2
@@ -467,7 +467,7 @@ def _(queries, keys, values, allowed, block_size):
     return acc / norm[:, None]
 
 
-@wrong("blockwise_attention", "Keys that do not fill a block have no part in it")
+@wrong("blockwise_attention", "Keys that do not fill a block are not used")
 def _(queries, keys, values, allowed, block_size):
     """The number of blocks is rounded down, so the keys of a last, shorter block are never read."""
     num_blocks = keys.shape[0] // block_size
@@ -520,7 +520,7 @@ def _(weights, letters):
     return total / n
 
 
-@wrong("induction_share", "Queries and keys have changed places")
+@wrong("induction_share", "Queries and keys are swapped")
 def _(weights, letters):
     """Rows and columns are exchanged: it reads the weight that the token after the copy gives to the query."""
     letters = torch.as_tensor(letters)
@@ -744,7 +744,7 @@ def _(scores, valid):
     return torch.nan_to_num(torch.softmax(scores.masked_fill(keep.logical_not(), -math.inf), -1))
 
 
-@wrong("masked_weights", "read the other way round")
+@wrong("masked_weights", "The Boolean mask is inverted")
 def _(scores, valid):
     """Mask polarity as in nn.MultiheadAttention for the bool mask only."""
     if valid.dtype == torch.bool:
@@ -1017,7 +1017,7 @@ def _(q, k, v):
     return torch.einsum("bnm,bmv->bnv", w, v), w
 
 
-@wrong("every_map", "Right only where padding is at the end of a row")
+@wrong("every_map", "right only if padding is at the end of a row")
 def _(X, in_proj_weight, in_proj_bias, num_heads, padding):
     """The padding is counted, as if it were at the end."""
     Q, K, _ = (split_heads(part, num_heads) for part in (X @ in_proj_weight.T + in_proj_bias).chunk(3, dim=-1))

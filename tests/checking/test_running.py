@@ -65,7 +65,7 @@ def loop_and_catch_everything(X):
 
 @pytest.mark.parametrize(
     ("hangs", "words"),
-    [(loop, "ran for more than 0.2 seconds"), (loop_and_catch_everything, "did not come back within 0.5 seconds")],
+    [(loop, "ran for more than 0.2 seconds"), (loop_and_catch_everything, "did not return within 0.5 seconds")],
 )
 def test_a_hang_is_cut_short_outside_the_main_thread_too(hangs, words, monkeypatch):
     """Where an answer computes, its own time counts: a busy machine is no mistake. Where it waits, the clock counts."""

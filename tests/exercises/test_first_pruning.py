@@ -99,19 +99,19 @@ def test_a_range_is_four_heads():
 @pytest.mark.parametrize(
     ("four", "told"),
     [
-        ([1, 3, 2, 4], ["1 and 3: of “one before”, only 0."]),
-        ([7, 5, 0, 4], ["0 and 5: of “one after”, only 0.1", "4 and 7: of “two after”, only 0.1"]),
+        ([1, 3, 2, 4], [r"1 and 3: only 0\.\d\d of “one before”"]),
+        ([7, 5, 0, 4], [r"0 and 5: only 0\.1\d of “one after”", r"4 and 7: only 0\.1\d of “two after”"]),
     ],
 )
 def test_a_pair_that_is_gone_is_named_with_what_is_left_of_its_neighbour(four, told):
     verdict = exercises.four_heads(four)
-    assert verdict.state == "wrong" and verdict.text.count("Both heads of a pair are gone") == len(told)
-    assert all(words in verdict.text for words in told) and "Leave-one-out" not in verdict.text
+    assert verdict.state == "wrong" and verdict.text.count("Both heads of a pair are removed") == len(told)
+    assert all(re.search(words, verdict.text) for words in told) and "Leave-one-out" not in verdict.text
 
 
 def test_the_choice_of_leave_one_out_is_recognised():
     text = exercises.four_heads((3, 2, 1, 0)).text
-    assert "Leave-one-out removes these four" in text and "Both heads of a pair are gone, 1 and 3" in text
+    assert "Leave-one-out removes these four" in text and "Both heads of a pair are removed, 1 and 3" in text
 
 
 @pytest.mark.parametrize(

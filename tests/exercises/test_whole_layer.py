@@ -230,7 +230,7 @@ def test_the_first_step_asks_for_no_dropout_in_the_signature_and_the_second_does
     else:
         assert verdict, verdict
     text = exercises.layer_with_head_mask(Layer).text
-    assert text == "Step 7: `__init__` takes no `dropout`. Add it behind `num_heads`."
+    assert text == "Step 7: `__init__` takes no `dropout`. Add it after `num_heads`."
 
 
 REPEATED = "valid_lens.repeat_interleave(h, dim=0)"

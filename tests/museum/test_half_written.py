@@ -227,7 +227,7 @@ SAID = {  # class → what is said of it
     NotModule: "write `class NotModule(nn.Module):`",
     OneHead: "There is only one head, which compares all features",
     ReturnsHeads: "Merge the heads, and apply W_o.",
-    SplitV: "The values alone are split by a reshape without a transpose.",
+    SplitV: "Only the values are split by a reshape without a transpose.",
     MatmulError: "transpose the last two axes of the keys",
     NoMaskYet: "The mask has no effect.",
     GateRepeat: "`head_mask` is repeated in the wrong order",
@@ -281,4 +281,4 @@ def test_a_failure_of_the_check_is_not_the_layers(monkeypatch):
 
     monkeypatch.setattr("mha_course.museum.layer_check.wrong_stages", fail)
     verdict = check_layer(Natural)
-    assert verdict.state == "not yet" and "says nothing of the layer: RuntimeError: by accident" in verdict.text
+    assert verdict.state == "not yet" and "says nothing about the layer: RuntimeError: by accident" in verdict.text

@@ -506,7 +506,7 @@ def in_training(self, queries, *others):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"make": sleep}, "did not come back"),
+        ({"make": sleep}, "did not return"),
         ({"make": loop}, "ran for more than 0.3 seconds"),
         ({"make": leave}, "could not be made: SystemExit"),
         ({"call": loop}, "ran for more"),

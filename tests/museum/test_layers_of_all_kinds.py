@@ -190,7 +190,7 @@ WRONG = {  # what is handed over, and what is said of it
     "mask added": ([variant(mask=lambda self, s, n: s + valid(n, s.shape[-1]).float())], "mask's 0 and 1 are added"),
     "first length": (
         [variant(mask=lambda self, s, n: Right.mask(self, s, n[:1].expand(len(n))))],
-        "All examples get the first one's mask.",
+        "All examples get the mask of the first one.",
     ),
     "sorted": (
         [variant(mask=lambda self, s, n: Right.mask(self, s, n.sort(descending=True).values))],
@@ -199,8 +199,8 @@ WRONG = {  # what is handed over, and what is said of it
     "-10": ([filled(-10.0)], LOW),
     "-100": ([filled(-100.0)], LOW),
     "-1e4": ([filled(-1e4)], LOW),
-    "√ of heads": ([variant(scores=lambda self, Q, K: Q @ K.mT / math.sqrt(self.heads))], "root of another size"),
-    "√ of queries": ([variant(scores=lambda self, Q, K: Q @ K.mT / math.sqrt(Q.shape[-2]))], "root of another size"),
+    "√ of heads": ([variant(scores=lambda self, Q, K: Q @ K.mT / math.sqrt(self.heads))], "root of a size"),
+    "√ of queries": ([variant(scores=lambda self, Q, K: Q @ K.mT / math.sqrt(Q.shape[-2]))], "root of a size"),
     "scale behind": ([ScaleBehind], "The scale comes after the softmax"),
     "times √": ([variant(scores=lambda self, Q, K: Q @ K.mT * math.sqrt(Q.shape[-1]))], "multiplied by √(head size)"),
     "heads and size": (

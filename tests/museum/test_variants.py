@@ -162,10 +162,10 @@ def positioned(change):
 
 
 MADE_OF = {  # what a layer's weights are the softmax of → the layer
-    "with scores that are not divided by √d, a bias by i − j.": positioned(
+    "with scores that are not divided by √d, a bias that depends on i − j.": positioned(
         lambda self, Q, K, scores: Q @ K.mT + self.step(Q, K)
     ),
-    "/ √d), with a bias by i − j.": positioned(lambda self, Q, K, scores: scores + self.step(Q, K)),
+    "/ √d), with a bias that depends on i − j.": positioned(lambda self, Q, K, scores: scores + self.step(Q, K)),
     "with a bias for each pair of positions.": positioned(
         lambda self, Q, K, scores: scores + self.by_pair[:, : Q.shape[2], : K.shape[2]]
     ),
@@ -174,10 +174,10 @@ MADE_OF = {  # what a layer's weights are the softmax of → the layer
         lambda self, Q, K, scores: self.factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
     ),
     "This is a gate": variant(Positioned, forward=Positioned.gated),
-    "/ √d), with a bias that positions make with the queries.": positioned(
+    "/ √d), with a bias that combines positions with the queries.": positioned(
         lambda self, Q, K, scores: scores + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
     ),
-    "with scores times 0.577, a bias that positions make with queries and keys.": positioned(
+    "with scores times 0.577, a bias that combines positions with queries and keys.": positioned(
         lambda self, Q, K, scores: (
             (
                 scores

@@ -59,7 +59,7 @@ PLAIN = {
     (SPLIT, "t.view(B, H, N, P)"): ["split into heads by a reshape"],
     (SPLIT, "t.view(B, N, P, H).permute(0, 3, 1, 2)"): ["changed places", "every num_heads-th"],
     (SCORES, "s = s / math.sqrt(D)"): ["√num_hiddens"],
-    (SCORES, "s = s / math.sqrt(N)"): ["root of another size"],
+    (SCORES, "s = s / math.sqrt(N)"): ["root of a size"],
     ("o = a @ v", "o = a @ k"): ["keys are averaged"],
     ("~keep, -math.inf", "~keep, 0"): ["become 0 before the softmax"],
     ("~keep, -math.inf", "~keep, -10.0"): ["not low enough"],

@@ -114,4 +114,5 @@ def test_a_gaussian_with_the_boxcars_spread_is_hardly_closer_than_the_boxcar(tol
     boxcar = math.sqrt(sum((y - tide(h)) ** 2 for y, h in zip(by_boxcar, answered, strict=True)) / len(answered))
     said = f"spread, $\\sigma = {spread:.2f}$ h, is {off(told, spread, answered):.2f} m from the truth"
     text = notebook_tools.text_of("01_attention_pooling")
-    assert f"{said}; the boxcar is {boxcar:.2f} m, and this Gaussian {off(told, 1, answered):.2f} m" in text
+    said += f"; the boxcar is {boxcar:.2f} m, and the Gaussian with $\\sigma = 1$ h {off(told, 1, answered):.2f} m"
+    assert said in text

@@ -63,11 +63,11 @@ def test_with_the_root_a_head_begins_a_little_worse_than_uniform_attention(train
     losses = [even, train(8, steps=0), train(1, steps=0)]
     assert losses == pytest.approx([0.90, 1.00, 1.61], abs=0.03)
     words = "a loss of 0.90. The head with $\\sqrt p$ starts slightly above it, at 1.00. "
-    assert f"{words}The undivided head starts much higher, at 1.61" in text_of("02_scoring_functions")
+    assert f"{words}The head without a divisor starts much higher, at 1.61" in text_of("02_scoring_functions")
 
 
 def test_more_training_helps_the_model_without_attention_but_does_not_cure_it():
-    words = "the model is right for 43 % of the words of twelve letters, and for 1 % of those of sixteen"
+    words = "the model writes 43 % of the words with twelve letters correctly, and 1 % of those with sixteen"
     assert words in text_of("02_scoring_functions")
     right = json.loads(package_data("models/weights/figures.json", "make weights"))[LONGER]
     assert (round(right["12"], 2), round(right["16"], 2)) == (0.43, 0.01)

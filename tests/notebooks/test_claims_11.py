@@ -55,7 +55,7 @@ def test_the_other_head_of_layer_0_costs_much_with_three_seeds():
     large = {seed: cost for seed, cost in costs.items() if cost > 1.5}
     assert list(large) == [1, 3, 6] and max(cost for seed, cost in costs.items() if seed not in large) < 1
     ends = f"{min(large.values()):.1f} to {max(large.values()):.1f}"
-    assert f"with seeds 1, 3 and 6 the other head of layer 0 costs {ends} nats" in TEXT
+    assert f"With seeds 1, 3 and 6, removing the other head of layer 0 costs {ends} nats" in TEXT
 
 
 def test_one_layer_is_not_said_to_be_unable():
@@ -84,7 +84,7 @@ def test_without_the_previous_token_head_the_induction_head_is_blind_with_every_
     assert [f"{share:.2f}" for share in (min(sighted), max(sighted), min(blind), max(blind))] == [
         "0.82", "0.97", "0.03", "0.07",
     ]  # fmt: skip
-    assert "falls from between 0.82 and 0.97 to between 0.03 and 0.07" in TEXT
+    assert "is 0.82 to 0.97 with all heads, and 0.03 to 0.07 without the first" in TEXT
     rows = held_out_repeats()
     _, queries = rows.predictable.nonzero(as_tuple=True)
     assert f"{(1 / (queries + 1)).mean():.2f}" == "0.04" and "Uniform attention would give 0.04" in TEXT

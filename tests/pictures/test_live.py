@@ -369,7 +369,7 @@ def test_the_still_of_births_tells_the_loss_of_its_row_without_the_heads_that_ar
     assert "layer 1, head 0, cut" in still.drawing.words
     assert re.search(r"\d of 21 letters right", still.caption)
     unlike = "".join(chr(97 + i) for i in range(26)) + "ABCDEFG"
-    assert "no piece of this row comes again" in pictures.BirthExplorer(run, letters=unlike).still().alt
+    assert "no piece of this row is repeated" in pictures.BirthExplorer(run, letters=unlike).still().alt
 
 
 def test_the_ring_tells_what_its_model_does_trained_split_and_with_heads_off():

@@ -1,4 +1,4 @@
-// A model at the steps of its training: change what it reads, cut its heads, and see what it can still foretell.
+// A model at the steps of its training: change what it reads, cut its heads, and see what it can still predict.
 
 import { indexOfLargest, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { attentionOnly, foretold } from "./attention_only.js";
@@ -111,7 +111,7 @@ export default picture((parts) => {
     const own = query < tokens ? rowOf(atStep.weights[layer][head], query) : [];
     const result = marks.length
       ? [`${number(atStep.loss, 1)} nats`, " on the repeat, ", `${atStep.right} of ${marks.length}`, " letters right"]
-      : ["nothing to foretell:", "no piece of this row comes again"];
+      : ["nothing to predict:", "no piece of this row is repeated"];
     const gone = cards.filter(({ place }) => isCut(place)).map(({ place }) => nameOf(place)).join(" and ");
     const heard = gone ? `without ${gone}` : "all heads are on";
     headline(
