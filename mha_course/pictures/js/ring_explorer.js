@@ -1,7 +1,7 @@
 // The Ring: heads that learn, in the browser, to predict four neighbours of each letter on a ring. A weight is a chord.
 
 import { bytesOf, rowOf, unpack } from "./attention.js";
-import { button, drawn, element, heed, inSlices, manyHeads, parts, percentOf } from "./elements.js";
+import { button, drawn, element, heed, inSlices, longest, manyHeads, parts, percentOf } from "./elements.js";
 import { picture, roving, set, times, tr } from "./elements.js";
 import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train } from "./ring_model.js";
 
@@ -218,10 +218,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const marker = drawn("path", { class: "now" }), ends = drawn("path", { class: "ends", d: "M0,3H100M0,37H100" });
   const curves = drawn("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none" });
   curves.append(ends, ...Object.values(lines), marker);
-  const scale = ["100 %", "0"].map((text) => element("span", {}, text));
+  const scale = ["100 %", "0"].map((text) => element("span", {}, text)), curveNames = element("div");
   const toStep = (by) => scrub((shownAt[trained()] ?? 0) + by);
   const scrubber = slider("loss named", tr("training step"), [0, STEPS], toStep);
-  scrubber.append(curves, ...scale);
+  scrubber.append(curves, curveNames, ...scale);
   heed(scrubber, (at) => scrub(Math.round(at * ((runOf(trained())?.length ?? 1) - 1))));
   const go = button("", () => {
     acting = null;
@@ -376,6 +376,11 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         class: Number(heads) === own ? "curve-of gated" : "curve-of",
       });
     }
+    // Curves that end alike share one name.
+    const ended = Object.groupBy(counts.filter(runOf), (heads) => Math.round(8 * runOf(heads).at(-1).accuracy));
+    curveNames.replaceChildren(
+      ...Object.entries(ended).map(([at, heads]) => element("b", { "--at": at / 8 }, heads.join(" "))),
+    );
     set(marker, { d: kept ? `M${100 * kept.step / STEPS},0V40` : "" });
     set(scrubber, { "aria-valuenow": kept?.step ?? STEPS, "aria-disabled": !run || busy !== null });
     set(go, { text: busy ? `❚❚ ${tr("stop")}` : `▶ ${tr("train here")}` });
@@ -386,17 +391,22 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
 
     if (known) tell({ own, count, isSplit, off, valid, right: known.right, jobs, step: kept?.step });
-    const predicted = ORDER_OF_DOTS.map((message) => {
-      const answer = LETTERS_OF_RING[answers[focus * SHIFTS.length + message]],
-        due = LETTERS_OF_RING[dueAt(row, focus, message)];
-      return answer === due ? answer : tr("{answer} (not {due})", { answer, due });
-    });
-    const read = tr("From {query}, two before to two after: {answers}.", {
-      query: letterAt(focus),
-      answers: predicted.join(", "),
-    });
+    const predicted = ORDER_OF_DOTS.map((message) =>
+      [answers[focus * SHIFTS.length + message], dueAt(row, focus, message)].map((letter) => LETTERS_OF_RING[letter])
+    );
     const slow = busy && isSliced ? tr("This page allows no worker, so training is slower.") : "";
-    say([note || read, slow].filter(Boolean).join(" "));
+    say(note || slow || read(focus, predicted));
+  }
+
+  /** What the letter at `focus` predicts, in pairs: its answer, and what is due. */
+  function read(focus, predicted) {
+    const told = predicted.map(([answer, due]) =>
+      answer === due ? answer : tr("{answer} (not {due})", { answer, due })
+    );
+    return tr("From {query}, two before to two after: {answers}.", {
+      query: letterAt(focus),
+      answers: told.join(", "),
+    });
   }
 
   function tell({ own, count, isSplit, off, valid, right, jobs, step }) {
@@ -449,15 +459,16 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     acting = 1;
     inSight.observe(frame);
   }
+  const hint = isOwn
+    ? tr("Switch off a head and watch the others' numbers. A neighbour's name switches off all its heads.")
+    : tr("Click num_heads or a head, drag the blue edge, or type a letter from a to j.");
   const nodes = [element("div", { class: "ring-stage" }, ring, right), below];
   const end = () => (halt(), stopJudging(), inSight.disconnect());
   return {
     nodes,
     paint,
-    hint: isOwn
-      ? tr("Switch off a head and watch the others' numbers. A neighbour's name switches off all its heads.")
-      : tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j."),
-    room: [58, 90, 145],
+    hint,
+    room: [58, 90, longest([`${read(RING - 1, SHIFTS.map(() => ["a", "b"]))} ${hint}`])],
     end,
   };
 });
