@@ -7,6 +7,7 @@ import re
 
 import pytest
 import torch
+from layer_of_lookups import layer_of_lookups
 from picture_cases import CASES, NEXT_FRAME, LivePage, load, moved_and_idle, scores_and_measures, violations
 from PIL import Image, ImageStat
 from small_language_model import small_language_model
@@ -68,7 +69,7 @@ def test_a_grid_is_one_tab_stop_with_arrows_inside(live, name):
 
 
 def test_the_layer_explorer_shows_torchs_numbers(live):
-    explorer = pictures.LayerExplorer.of_lookups(head=3, valid_lens=[12, 7])
+    explorer = layer_of_lookups(head=3, valid_lens=[12, 7])
     page = live(explorer)
     page.section.get_by_label("num_heads").press("ArrowLeft")
     page.section.get_by_label("valid_lens").press("ArrowRight")
@@ -97,7 +98,7 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
 
 def test_brackets_join_trained_heads_where_the_weights_are_split_anew(live):
     """Each spans the features of its heads, so that two of three heads of six lie below one trained head."""
-    explorer = pictures.LayerExplorer.of_lookups(num_heads=4)
+    explorer = layer_of_lookups(num_heads=4)
     page = live(explorer, width=759)
     middle = "nodes => nodes.map(node => node.getBoundingClientRect()).map(({ left, right }) => [left, right])"
     old, new = (page.section.locator(f".joined .{name} span").evaluate_all(middle) for name in ("trained", "now"))
@@ -112,7 +113,7 @@ def test_brackets_join_trained_heads_where_the_weights_are_split_anew(live):
 
 
 def test_the_blue_edge_of_a_map_is_dragged(live):
-    page = live(pictures.LayerExplorer.of_lookups(), width=759)
+    page = live(layer_of_lookups(), width=759)
     box = page.section.locator("svg[role=group]").bounding_box()
     y = box["y"] + box["height"] / 2
     page.page.mouse.move(box["x"] + box["width"] * 8 / 12, y)
