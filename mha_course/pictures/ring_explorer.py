@@ -182,12 +182,9 @@ class RingExplorer(LivePicture):
         bars = tr("By num_heads: {shares}.", shares=every) if self.data["ranges"] else ""
         told = "; ".join(f"{name} {own}, {worth}" for name, worth, own in heads)
         means = tr("Mean weights, and accuracy lost without the head: {heads}.", heads=told)
-        both = (
-            tr("Accuracy lost without a neighbour's heads: {heads}.", heads="; ".join(words for _, words in shares))
-            if shares
-            else ""
-        )
-        return canvas, sentences([one for one in (state, split, bars, means, both) if one]), state
+        together = "; ".join(words for _, words in shares)
+        both = tr("Accuracy lost without a neighbour's heads: {heads}.", heads=together) if shares else ""
+        return canvas, sentences([state, split, bars, means, both]), state
 
     def _lost(self, *heads: int) -> str:
         """The accuracy that is lost without these heads, too, in words."""

@@ -294,6 +294,11 @@ def test_the_ring_keeps_its_height_under_the_hand(live, width, spoken, monkeypat
         box = page.section.bounding_box()
         assert round(box["width"]) == width and (width < 735 or box["height"] <= 640)
         heights.add(box["height"])
+        above, first, last, below = (
+            page.section.locator(f".ring-right {name}").bounding_box()
+            for name in ("> .title", ".ring-head >> nth=0", ".ring-head >> nth=-1", ".ring-split")
+        )
+        assert above["y"] + above["height"] <= first["y"] and last["y"] + last["height"] <= below["y"]
 
     for bar in page.section.locator(".heads-bar").all():
         bar.click()
