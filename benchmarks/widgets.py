@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from mha_course import pictures
-from mha_course.models import ring_lab, shipped_model, train_on_repeats
+from mha_course.models import find_task, ring_lab, shipped_model, train_on_repeats
 from mha_course.pictures.live import as_json, bundle
 from tools.lab_page import FLAGS, Lab, NotebookPage
 
@@ -267,9 +267,12 @@ def ways_on_pages(browser, folder):
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.goto(pictures.save_html(picture(name), folder / f"{name}.html").as_uri())
         ways[f"page, {name}"] = Way(page.locator("body"), control, "Enter")
+    model = shipped_model("lookups")
+    X = model.embedding(find_task("lookups").held_out.inputs[:2])
+    layer = pictures.LayerExplorer(model.attentions[0], X, X)
     for name, control in (("num_heads", "[aria-label=num_heads]"), ("one of its heads", ".small[aria-pressed=true]")):
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        page.goto(pictures.save_html(pictures.LayerExplorer.of_lookups(), folder / "layer.html").as_uri())
+        page.goto(pictures.save_html(layer, folder / "layer.html").as_uri())
         back, forth = (
             (["ArrowLeft"] * 2, ["ArrowRight"] * 2) if name == "num_heads" else (["ArrowLeft"], ["ArrowRight"])
         )

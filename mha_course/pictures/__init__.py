@@ -32,7 +32,6 @@ from mha_course.pictures.ring_explorer import RingExplorer
 from mha_course.pictures.scrubber import TrainingScrubber
 from mha_course.pictures.sentence_explorer import SentenceExplorer
 from mha_course.pictures.slow_motion import DotProductStepper
-from mha_course.pictures.token_words import token_words
 from mha_course.pictures.transpose_stepper import TransposeStepper
 
 __all__ = [
@@ -40,7 +39,7 @@ __all__ = [
     "KernelExplorer", "LayerExplorer", "LivePicture", "MaskExplorer", "NamedTable", "NextWordExplorer",
     "PackedTextsExplorer", "PagedCacheStepper", "Picture", "RingExplorer", "SentenceExplorer", "TrainingScrubber",
     "TransposeStepper", "curves_and_chance", "head_ranks", "heatmaps", "mixture_triangle",
-    "ranking_chart", "regression_curves", "save_html", "token_words", "training_curves",
+    "ranking_chart", "regression_curves", "save_html", "training_curves",
 ]  # fmt: skip
 
 

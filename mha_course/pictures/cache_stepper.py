@@ -9,7 +9,7 @@ import torch
 import traitlets
 from torch import Tensor
 
-from mha_course.pictures.live import LivePicture, Place, choice, pack, refuse
+from mha_course.pictures.live import LivePicture, OneOf, Place, choice, pack
 from mha_course.pictures.picture import Canvas, signed
 from mha_lib.attention import DotProductAttention
 
@@ -43,7 +43,7 @@ class CacheStepper(LivePicture):
 
     module = "cache_stepper"
 
-    pieces, mistake = choice(traitlets.Enum(list(ENDS), "one by one")), choice(traitlets.Enum(MISTAKES, NONE))
+    pieces, mistake = choice(traitlets.Enum(list(ENDS), "one by one")), OneOf(lambda self: self.offered)
     step = Place(lambda _: N + 1)
 
     def __init__(self, vectors: Tensor = VECTORS, *, mistakes: Sequence[str] = MISTAKES[1:], **first: Any):
@@ -54,13 +54,7 @@ class CacheStepper(LivePicture):
         self.vectors, self.offered = vectors.detach().float(), [NONE, *mistakes]
         data = pack(dict(zip(("queries", "keys", "values"), self.vectors, strict=True)))
         data |= {"tokens": TOKENS, "ends": ENDS, "alike": ALIKE, "mistakes": self.offered}
-        super().__init__("A causal mask and a cache", data, **{"step": 5, **first})
-
-    @traitlets.validate("mistake")
-    def _validate_mistake(self, proposal):
-        if proposal["value"] not in self.offered:
-            refuse("mistake", f"one of {self.offered}", proposal["value"])
-        return proposal["value"]
+        super().__init__("A causal mask and a cache", data, **{"mistake": NONE, "step": 5, **first})
 
     def result(self) -> tuple[Tensor, Tensor, list[int]]:
         """Weights (read, 8), NaN on keys not in the cache, outputs (read, d), and the cache's tokens, all by torch."""

@@ -13,7 +13,6 @@ from mha_course.pictures.heat_maps import GAP, draw_maps, draw_over_image, room_
 from mha_course.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.pictures.shared_with_js import bound
-from mha_course.pictures.token_words import token_words
 from mha_lib.figures import grid_shape
 
 MOST_COLUMNS = 6  # maps in a row
@@ -161,7 +160,7 @@ def _examples(task: Task, num_classes: int) -> dict[str, object]:
     words: dict[str, int] = {}
     labels = []
     for example in range(0 if is_digits else len(batch)):
-        names = [name for pair in token_words(task, batch, example) for side in pair for name in side]
+        names = [name for pair in task.token_labels(batch, example) for side in pair for name in side]
         labels.append([words.setdefault(name, len(words)) for name in names])
     return {
         "kind": "digits" if is_digits else "tokens",

@@ -5,11 +5,10 @@ from itertools import product
 from typing import Any
 
 import torch
-import traitlets
 from torch import Tensor
 
 from mha_course.heads.coalitions import best_sets, random_pruning_curve, top_k_sets, worst_sets
-from mha_course.pictures.live import Heads, LivePicture, choice, pack, refuse
+from mha_course.pictures.live import Heads, LivePicture, OneOf, pack
 from mha_course.pictures.picture import Canvas, signed
 
 MOST_HEADS = 12  # the page gets a number for each of their 4,096 sets
@@ -41,7 +40,7 @@ class HeadSwitches(LivePicture):
 
     module = "head_switches"
 
-    by, cut = choice(traitlets.Any(BEST)), Heads()
+    by, cut = OneOf(lambda self: self.orders), Heads()
 
     def __init__(self, values: Tensor, measures: Mapping[str, Tensor], **first: Any):
         shapes = {tuple(measure.shape) for measure in measures.values()}
@@ -63,12 +62,6 @@ class HeadSwitches(LivePicture):
         on = self.orders[by][min(FIRST, count)]
         cut = [place for i, place in enumerate(product(*map(range, self.shape))) if not on >> i & 1]
         super().__init__("What heads are worth in company", data, **{"by": by, "cut": cut, **first})
-
-    @traitlets.validate("by")
-    def _validate_by(self, proposal):
-        if proposal["value"] not in self.orders:
-            refuse("by", f"one of {list(self.orders)}", proposal["value"])
-        return proposal["value"]
 
     def kept(self) -> int:
         """Return the number of the set of heads that are on."""

@@ -1,9 +1,7 @@
 """One trained layer, live: its own projections, split into more or fewer heads."""
 
-import copy
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import traitlets
@@ -11,14 +9,10 @@ from torch import Tensor, nn
 
 from mha_course.language import sentences, tr
 from mha_course.models.any_layer import MAPS, linear_maps, num_heads_of
-from mha_course.models.shipped import shipped_model
-from mha_course.models.tasks import find_task
-from mha_course.models.transformer import Encoder
 from mha_course.pictures.heat_maps import MOST_LABELS, beside, draw_maps, masked_keys, room_for
 from mha_course.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse, without_stars
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.pictures.ring_explorer import many, percent
-from mha_course.pictures.token_words import token_words
 from mha_course.rounding import first_largest, rounded
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.attention.converters import from_torch
@@ -38,8 +32,8 @@ class LayerExplorer(LivePicture):
             with ``num_heads`` and the linear maps ``W_q, W_k, W_v, W_o``, such as a learner's.
         queries, keys: (batch, num_queries, query_size) and (batch, num_keys, key_size).
         query_names, key_names: names of the tokens, a list for each sequence; left out, their positions.
-        accuracies: the accuracy of the layer's model by ``num_heads``, with the weights split, not trained anew, as
-            ``accuracies_when_split`` measures it; left out, none is told.
+        accuracies: the accuracy of the layer's model by ``num_heads``, with the weights split, not trained anew; left
+            out, none is told.
         splits: the numbers of heads that can be chosen; left out, all up to 25 that divide the layer's size.
         first: first values of the attributes.
 
@@ -105,23 +99,6 @@ class LayerExplorer(LivePicture):
         super().__init__(tr("Heads of one layer"), data, **first)
         if not {"head", "cell"} & set(first):
             self.head, self.cell = self._standing_out()
-
-    @classmethod
-    def of_lookups(cls, **first: Any) -> "LayerExplorer":
-        """Layer 0 of the model of the look-ups that ships, on two held-out sequences, the second with 8 valid keys."""
-        model, batch = cast(Encoder, shipped_model("lookups")), find_task("lookups").held_out
-        pairs = [token_words(find_task("lookups"), batch, example)[0] for example in range(2)]
-        names = dict(zip(("query_names", "key_names"), zip(*pairs, strict=True), strict=True))
-        with torch.no_grad():
-            X = model.embedding(batch.inputs[:2])
-        return cls(
-            model.attentions[0],
-            X,
-            X,
-            accuracies=_accuracies_of_lookups(),
-            **names,
-            **{"valid_lens": [12, 8], "example": 1, "head": min(5, first.get("num_heads", 6) - 1), "cell": 51, **first},
-        )
 
     @classmethod
     def of_maps(cls, maps: Tensor, **first: Any) -> "LayerExplorer":
@@ -289,33 +266,6 @@ def split(layer: MultiHeadAttention, num_heads: int) -> MultiHeadAttention:
     anew = MultiHeadAttention(layer.W_q.out_features, num_heads, bias=layer.W_q.bias is not None, **sizes)
     anew.W_q, anew.W_k, anew.W_v, anew.W_o = layer.W_q, layer.W_k, layer.W_v, layer.W_o
     return anew.eval()
-
-
-def accuracies_when_split(
-    model: nn.Module, layer: MultiHeadAttention, accuracy: Callable[[nn.Module], float]
-) -> dict[int, float]:
-    """Return ``accuracy(model)`` for each ``num_heads`` into which ``layer`` of the model is split; it stays as it is.
-
-    >>> accuracies_when_split(nn.Sequential(MultiHeadAttention(4, 2)), MultiHeadAttention(4, 2), lambda model: 0.5)
-    {1: 0.5, 2: 0.5, 4: 0.5}
-    """
-    found = {}
-    for heads in numbers_of_heads(layer.W_q.out_features):
-        anew = copy.deepcopy(model)
-        for parent, other in zip(model.modules(), anew.modules(), strict=True):
-            for name, part in parent.named_children():
-                if part is layer:
-                    setattr(other, name, split(layer, heads))
-        found[heads] = accuracy(anew)
-    return found
-
-
-@functools.cache
-def _accuracies_of_lookups() -> dict[int, float]:
-    """Accuracies of the model of the look-ups on 128 held-out rows, its layer 0 split into any number of heads."""
-    model, task = cast(Encoder, shipped_model("lookups")), find_task("lookups")
-    few = task.held_out[:128]
-    return accuracies_when_split(model, model.attentions[0], lambda one: task.accuracy(cast(Encoder, one), few))
 
 
 def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tuple[int, float]:

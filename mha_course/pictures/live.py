@@ -107,19 +107,35 @@ def choice(trait: traitlets.TraitType) -> Any:
 
 
 class Place(traitlets.Int):
-    """Define a widget setting (a traitlet) that is an index from 0 to ``count(widget)`` − 1."""
+    """Define a widget setting (a traitlet) that is an index from ``first`` to ``count(widget)`` − 1."""
 
     metadata = CHOICE
 
-    def __init__(self, count: Callable[[Any], int]):
-        super().__init__(0)
-        self.count = count
+    def __init__(self, count: Callable[[Any], int], first: int = 0):
+        super().__init__(first)
+        self.count, self.first = count, first
 
     def validate(self, obj: Any, value: Any) -> int:
         place, end = super().validate(obj, value), self.count(obj)
-        if not 0 <= place < end:
-            refuse(self.name or "place", f"between 0 and {end - 1}", place)
+        if not self.first <= place < end:
+            refuse(self.name or "place", f"between {self.first} and {end - 1}", place)
         return place
+
+
+class OneOf(traitlets.Any):
+    """Define a widget setting (a traitlet) that is one of ``options(widget)``, and of its type."""
+
+    metadata = CHOICE
+
+    def __init__(self, options: Callable[[Any], Iterable[Any]]):
+        super().__init__()
+        self.options = options
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        options = list(self.options(obj))
+        if not any(type(value) is type(one) and value == one for one in options):
+            refuse(self.name or "choice", f"one of {options}", value)
+        return value
 
 
 class Heads(traitlets.Any):

@@ -14,7 +14,7 @@ from mha_course.models.heads_needed import HEAD_COUNTS, SEEDS, accuracy, accurac
 from mha_course.models.neighbours import SHIFTS, NeighbourModel, held_out_rows, weights_on_messages
 from mha_course.models.one_head import NUM_TOKENS
 from mha_course.models.training import seeded
-from mha_course.pictures.live import LivePicture, Place, choice, pack, refuse
+from mha_course.pictures.live import LivePicture, OneOf, Place, choice, pack, refuse
 from mha_course.pictures.picture import Canvas
 
 ALPHABET, ROW, TEST_ROWS = "abcdefghij", "ejdadjhdhdbg", 64
@@ -56,8 +56,8 @@ class RingExplorer(LivePicture):
 
     module = "ring_explorer"
 
-    num_heads, split_into = choice(traitlets.Int(4)), choice(traitlets.Int(0))
-    off, valid_lens = choice(traitlets.List()), choice(traitlets.Int(NUM_TOKENS))
+    num_heads, split_into = OneOf(lambda self: self.models), OneOf(lambda self: (0, *self.data["counts"]))
+    off, valid_lens = choice(traitlets.List()), Place(lambda _: NUM_TOKENS + 1, first=1)
     letters = choice(traitlets.Unicode(ROW))
     query = Place(lambda self: NUM_TOKENS)
 
@@ -76,21 +76,10 @@ class RingExplorer(LivePicture):
             "shares": _shares(own, self.test) if own else [],
             "opens": model is None and not first,
         }
-        first = {"num_heads": own.attention.num_heads if own else 4, **first}
+        heads = own.attention.num_heads if own else 4
+        first = {"num_heads": heads, "split_into": 0, "valid_lens": NUM_TOKENS, **first}
         title = tr("What is each head worth?") if own else tr("How many heads does it take?")
         super().__init__(title, data, **first)
-
-    @traitlets.validate("num_heads")
-    def _validate_num_heads(self, proposal):
-        if proposal["value"] not in self.models:
-            refuse("num_heads", f"one of {list(self.models)}", proposal["value"])
-        return proposal["value"]
-
-    @traitlets.validate("split_into")
-    def _validate_split_into(self, proposal):
-        if proposal["value"] not in (0, *self.data["counts"]):
-            refuse("split_into", f"one of {[0, *self.data['counts']]}", proposal["value"])
-        return proposal["value"]
 
     @traitlets.validate("off")
     def _validate_off(self, proposal):
@@ -98,12 +87,6 @@ class RingExplorer(LivePicture):
         if any(type(head) is not int or not 0 <= head < self.heads for head in off) or len(set(off)) < len(off):
             refuse("off", f"different heads from 0 to {self.heads - 1}", off)
         return sorted(off)
-
-    @traitlets.validate("valid_lens")
-    def _validate_valid_lens(self, proposal):
-        if not 1 <= proposal["value"] <= NUM_TOKENS:
-            refuse("valid_lens", f"between 1 and {NUM_TOKENS}", proposal["value"])
-        return proposal["value"]
 
     @traitlets.validate("letters")
     def _validate_letters(self, proposal):
@@ -199,12 +182,9 @@ class RingExplorer(LivePicture):
         bars = tr("By num_heads: {shares}.", shares=every) if self.data["ranges"] else ""
         told = "; ".join(f"{name} {own}, {worth}" for name, worth, own in heads)
         means = tr("Mean weights, and accuracy lost without the head: {heads}.", heads=told)
-        both = (
-            tr("Accuracy lost without a neighbour's heads: {heads}.", heads="; ".join(words for _, words in shares))
-            if shares
-            else ""
-        )
-        return canvas, sentences([one for one in (state, split, bars, means, both) if one]), state
+        together = "; ".join(words for _, words in shares)
+        both = tr("Accuracy lost without a neighbour's heads: {heads}.", heads=together) if shares else ""
+        return canvas, sentences([state, split, bars, means, both]), state
 
     def _lost(self, *heads: int) -> str:
         """The accuracy that is lost without these heads, too, in words."""

@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import torch
 from axe_playwright_python.sync_playwright import Axe
+from layer_of_lookups import layer_of_lookups
 
 from mha_course import models, pictures
 from mha_course.models.tasks import find_task
@@ -79,7 +80,7 @@ CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
     "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=6, query=2, layer=2),
-    "layer": lambda: pictures.LayerExplorer.of_lookups(head=1, cell=7),
+    "layer": lambda: layer_of_lookups(head=1, cell=7),
     "ring": lambda: pictures.RingExplorer(num_heads=3, valid_lens=9),
     "ring of a model": lambda: pictures.RingExplorer(models.ring_lab(), off=[6]),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),

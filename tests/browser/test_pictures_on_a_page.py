@@ -7,6 +7,7 @@ import re
 
 import pytest
 import torch
+from layer_of_lookups import layer_of_lookups
 from picture_cases import CASES, NEXT_FRAME, LivePage, load, moved_and_idle, scores_and_measures, violations
 from PIL import Image, ImageStat
 from small_language_model import small_language_model
@@ -68,7 +69,7 @@ def test_a_grid_is_one_tab_stop_with_arrows_inside(live, name):
 
 
 def test_the_layer_explorer_shows_torchs_numbers(live):
-    explorer = pictures.LayerExplorer.of_lookups(head=3, valid_lens=[12, 7])
+    explorer = layer_of_lookups(head=3, valid_lens=[12, 7])
     page = live(explorer)
     page.section.get_by_label("num_heads").press("ArrowLeft")
     page.section.get_by_label("valid_lens").press("ArrowRight")
@@ -97,7 +98,7 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
 
 def test_brackets_join_trained_heads_where_the_weights_are_split_anew(live):
     """Each spans the features of its heads, so that two of three heads of six lie below one trained head."""
-    explorer = pictures.LayerExplorer.of_lookups(num_heads=4)
+    explorer = layer_of_lookups(num_heads=4)
     page = live(explorer, width=759)
     middle = "nodes => nodes.map(node => node.getBoundingClientRect()).map(({ left, right }) => [left, right])"
     old, new = (page.section.locator(f".joined .{name} span").evaluate_all(middle) for name in ("trained", "now"))
@@ -112,7 +113,7 @@ def test_brackets_join_trained_heads_where_the_weights_are_split_anew(live):
 
 
 def test_the_blue_edge_of_a_map_is_dragged(live):
-    page = live(pictures.LayerExplorer.of_lookups(), width=759)
+    page = live(layer_of_lookups(), width=759)
     box = page.section.locator("svg[role=group]").bounding_box()
     y = box["y"] + box["height"] / 2
     page.page.mouse.move(box["x"] + box["width"] * 8 / 12, y)
@@ -268,18 +269,24 @@ def test_where_a_page_allows_no_worker_the_ring_trains_in_slices_and_says_so(liv
 
 @pytest.mark.long
 def test_the_ring_opens_on_one_head_that_fails_and_then_on_four_that_succeed(live, page):
+    """And no wrong answer, step or curve changes its height meanwhile."""
     page.emulate_media(reduced_motion="no-preference")
     try:
-        shown = live(pictures.RingExplorer())
-        for words in ("1 head for four neighbours:", "4 heads"):
+        shown, heights = live(pictures.RingExplorer(), width=735 + 24), set()
+        for words in ("1 head learning", "1 head for four neighbours:", "4 heads learning", "4 heads, one for each"):
             shown.section.locator(".looks", has_text=words).wait_for(timeout=120_000)
+            heights.add(shown.section.bounding_box()["height"])
         shown.section.locator(".looks", has_text="4 heads, one for each neighbour: 100").wait_for(timeout=120_000)
     finally:
         page.emulate_media(reduced_motion="reduce")
+    assert max(heights) <= 640 and max(heights) - min(heights) <= 4
+    assert shown.section.locator(".ring-course b").all_text_contents() == ["1", "4"], "curves are named"
 
 
+@pytest.mark.parametrize("spoken", ["en", *(pytest.param(one, marks=pytest.mark.long) for one in ("vi", "zh", "ja"))])
 @pytest.mark.parametrize("width", [735, 366])
-def test_the_ring_keeps_its_height_under_the_hand(live, width):
+def test_the_ring_keeps_its_height_under_the_hand(live, width, spoken, monkeypatch):
+    monkeypatch.setattr(language, "_chosen", spoken)
     page, heights = live(pictures.RingExplorer(), width=width + 24), set()
 
     def note():
@@ -287,15 +294,20 @@ def test_the_ring_keeps_its_height_under_the_hand(live, width):
         box = page.section.bounding_box()
         assert round(box["width"]) == width and (width < 735 or box["height"] <= 640)
         heights.add(box["height"])
+        above, first, last, below = (
+            page.section.locator(f".ring-right {name}").bounding_box()
+            for name in ("> .title", ".ring-head >> nth=0", ".ring-head >> nth=-1", ".ring-split")
+        )
+        assert above["y"] + above["height"] <= first["y"] and last["y"] + last["height"] <= below["y"]
 
     for bar in page.section.locator(".heads-bar").all():
         bar.click()
         note()
     page.section.get_by_role("switch").first.click()
     note()
-    page.section.get_by_role("slider", name="valid_lens").press("ArrowLeft")
+    page.section.locator(".ring-knob").press("ArrowLeft")
     note()
-    page.section.get_by_label("split into").select_option("2")
+    page.section.locator("select").select_option("2")
     note()
     page.section.locator(".ring-letter").nth(5).press("z")
     note()

@@ -1,15 +1,13 @@
 """The layer explorer on the reader's own layer: its weights are the layer's, cut into as many heads as asked for."""
 
-import copy
-
 import pytest
 import torch
 import traitlets
+from layer_of_lookups import layer_of_lookups
 
 from mha_course import exercises, pictures
 from mha_course.models.shipped import shipped_model
 from mha_course.models.tasks import find_task
-from mha_course.pictures.layer_explorer import accuracies_when_split
 from mha_lib import MultiHeadAttention
 
 SIZES = {"query_size": 8, "key_size": 6, "value_size": 6}
@@ -92,20 +90,8 @@ def test_tensors_that_do_not_fit_are_named():
         pictures.LayerExplorer(layer, queries, keys, key_names=["abcde", "abcd", "abcde"])
 
 
-def test_accuracies_are_those_of_a_model_whose_layer_is_split_and_it_stays_as_it_is():
-    model, task = shipped_model("lookups"), find_task("lookups")
-    layer, rows = model.attentions[0], task.held_out[:40]
-    found = accuracies_when_split(model, layer, lambda one: task.accuracy(one, rows))
-    assert list(found) == [1, 2, 3, 4, 6, 8, 12, 16, 24]
-    assert model.attentions[0] is layer and found[6] == task.accuracy(model, rows)
-    other = copy.deepcopy(model)  # the same by hand: its weights in a layer that is made with three heads
-    other.blocks["layer 0"].attention = MultiHeadAttention(48, 3, bias=layer.W_q.bias is not None)
-    other.blocks["layer 0"].attention.load_state_dict(layer.state_dict())
-    assert found[3] == task.accuracy(other.eval(), rows) < found[6]
-
-
 def test_the_shipped_layer_has_its_own_maps_and_names():
-    explorer, task = pictures.LayerExplorer.of_lookups(), find_task("lookups")
+    explorer, task = layer_of_lookups(), find_task("lookups")
     model = shipped_model("lookups")
     with torch.no_grad():
         X = model.embedding(task.held_out.inputs[:2])

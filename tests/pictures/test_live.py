@@ -177,7 +177,7 @@ PLACES = {
         [
             ("step", 9, "step must be between 0 and 8, got 9"),
             ("pieces", "4, 4", "pieces.*any of .*'4, 3, 1'"),
-            ("mistake", "no mask", "mistake.*any of .*'new keys before old ones'"),
+            ("mistake", "no mask", "mistake must be one of .*'new keys before old ones'"),
         ],
     ),
     "cache with one mistake": (

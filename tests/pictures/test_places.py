@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from layer_of_lookups import layer_of_lookups
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
@@ -46,7 +47,7 @@ CANVASES = {
     "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
     "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),
     "look-ups": lambda: pictures.HeadExplorer(find_task("lookups").model(), "lookups"),
-    "layer": lambda: pictures.LayerExplorer.of_lookups(),
+    "layer": layer_of_lookups,
     "ring": lambda: pictures.RingExplorer(),
     "ring, twelve": lambda: pictures.RingExplorer(num_heads=12, valid_lens=5, off=[0, 11]),
     "ring of a model": lambda: pictures.RingExplorer(NeighbourModel(8, num_hiddens=48)),

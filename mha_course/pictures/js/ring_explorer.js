@@ -1,11 +1,11 @@
 // The Ring: heads that learn, in the browser, to predict four neighbours of each letter on a ring. A weight is a chord.
 
 import { bytesOf, rowOf, unpack } from "./attention.js";
-import { button, drawn, element, heed, inSlices, manyHeads, parts, percentOf } from "./elements.js";
+import { button, drawn, element, heed, inSlices, longest, manyHeads, parts, percentOf } from "./elements.js";
 import { picture, roving, set, times, tr } from "./elements.js";
 import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train } from "./ring_model.js";
 
-const LETTERS_OF_RING = "abcdefghij", CENTRE = 200, RADIUS = 136; // of a drawing 400 wide
+const LETTERS_OF_RING = "abcdefghij", CENTRE = 200, RADIUS = 136, RIM = 1.36; // of a drawing 400 wide; in radii
 const MOST_LEVELS = 6, FEW_LEVELS = 4, LEAST_CHORD = 0.03, NAMED_CHORD = 0.2; // shades of weight, and from which weight there is a chord, and its head's number
 const LEAST_JOB = 0.15, SIGNS_OF = ["−1", "+1", "−2", "+2"], MANY_HEADS = 4; // up to which a colour tells a head
 const ORDER_OF_DOTS = [2, 0, 1, 3], PAUSE_OF_OPENING = 900;
@@ -93,8 +93,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   roving(tokens, RING, (i) => pick({ query: i }));
   const chords = drawn("g"),
     near = drawn("g"),
-    rim = drawn("path", { class: "rim" }),
-    rest = drawn("path", { class: "rim rest" });
+    half = (from) => `A${RIM * RADIUS},${RIM * RADIUS} 0 0 1 ${pointOf(from, RIM)}`,
+    round = { d: `M${pointOf(-.5, RIM)}${half(5.5)}${half(-.5)}`, pathLength: RING },
+    [rest, rim] = ["rim rest", "rim"].map((name) => drawn("path", { class: name, ...round }));
   const dots = times(RING * SHIFTS.length, (i) => {
     const [x, y] = placeOf(Math.floor(i / SHIFTS.length) + .18 * (i % SHIFTS.length - 1.5), 1.215);
     return drawn("circle", { cx: x, cy: y, r: 4.6 });
@@ -186,6 +187,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     );
     const rest = cards.filter((_, head) => !pairs.some(({ own }) => own.includes(head)));
     set(heads, { "--columns": pairs.length ? 4 : count < 5 ? Math.min(count, 2) : count < 7 ? 3 : 4 });
+    heads.classList.toggle("many", isMany);
     heads.replaceChildren(...grouped, ...rest.map(({ node }) => node));
   }
   const told = shares.length
@@ -218,10 +220,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const marker = drawn("path", { class: "now" }), ends = drawn("path", { class: "ends", d: "M0,3H100M0,37H100" });
   const curves = drawn("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none" });
   curves.append(ends, ...Object.values(lines), marker);
-  const scale = ["100 %", "0"].map((text) => element("span", {}, text));
+  const scale = ["100 %", "0"].map((text) => element("span", {}, text)), curveNames = element("div");
   const toStep = (by) => scrub((shownAt[trained()] ?? 0) + by);
   const scrubber = slider("loss named", tr("training step"), [0, STEPS], toStep);
-  scrubber.append(curves, ...scale);
+  scrubber.append(curves, curveNames, ...scale);
   heed(scrubber, (at) => scrub(Math.round(at * ((runOf(trained())?.length ?? 1) - 1))));
   const go = button("", () => {
     acting = null;
@@ -306,11 +308,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(mark, { text: count > MANY_HEADS ? named.join(" ") : "" });
     });
     tokens.forEach((token, i) => {
-      set(token, {
-        text: state.letters[i],
-        "aria-pressed": i === state.query,
-        "aria-label": tr("{letter}, position {i}", { letter: state.letters[i], i }),
-      });
+      const letter = state.letters[i], label = tr("{letter}, position {i}", { letter, i });
+      set(token, { text: letter, "aria-pressed": i === state.query, "aria-label": label });
       token.classList.toggle("pointed", i === focus);
       token.classList.toggle("masked", i >= valid);
     });
@@ -318,20 +317,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     dots.forEach((dot, i) =>
       set(dot, { class: isRight(Math.floor(i / SHIFTS.length), ORDER_OF_DOTS[i % SHIFTS.length]) ? "right" : "wrong" })
     );
-    const arc = (from, to) =>
-      from === to
-        ? ""
-        : `M${pointOf(from - .5, 1.36)}` + times(8, (i) =>
-          `A${1.36 * RADIUS},${1.36 * RADIUS} 0 0 1 ${pointOf(from - .5 + (to - from) * (i + 1) / 8, 1.36)}`).join("");
-    set(rim, { d: arc(0, valid) });
-    set(rest, { d: arc(valid, RING) });
-    const [x, y] = placeOf(valid - .5, 1.36);
-    set(knob, {
-      "--x": x / CENTRE / 2,
-      "--y": y / CENTRE / 2,
-      "aria-valuenow": valid,
-      "aria-valuetext": `${valid} / ${RING}`,
-    });
+    set(rim, { "stroke-dasharray": `${valid} ${RING}` });
+    const [x, y] = placeOf(valid - .5, RIM);
+    set(knob, { "--x": x / CENTRE / 2, "--y": y / CENTRE / 2 });
+    set(knob, { "aria-valuenow": valid, "aria-valuetext": `${valid} / ${RING}` });
     set(length, { text: `valid_lens ${valid}` });
 
     const jobs = weights.map((one) => jobOf(one, count <= MANY_HEADS));
@@ -342,12 +331,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     cards.forEach(({ job }, head) => set(job, { text: jobs[head].words }));
     for (const { own, name, job, worth, node } of [...cards, ...pairs]) {
       set(worth, { text: lostOf(own) });
-      const told = {
-        head: own[0],
-        heads: own.join(", "),
-        job: name ?? job.textContent,
-        lost: worth.textContent || "?",
-      };
+      const lost = worth.textContent || "?", told = { head: own[0], heads: own.join(", "), lost };
+      told.job = name ?? job.textContent;
       const label = name
         ? tr("heads {heads}: {job}. Accuracy lost without them: {lost}", told)
         : tr("head {head}: {job}. Accuracy lost without it: {lost}", told);
@@ -355,16 +340,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     }
     bars.forEach(({ count: heads, words, least, most, kept, node }) => {
       const here = runOf(heads)?.at(-1).accuracy, bar = percentOf(here ?? kept);
+      const told = { heads: manyHeads(heads), share: bar, least: percentOf(least), most: percentOf(most) };
       set(words, { text: bar });
       set(node, { "--own": here ?? kept, "aria-pressed": heads === own });
-      set(node, {
-        "aria-label": tr("{heads}: {share}, five seeds {least} to {most}", {
-          heads: manyHeads(heads),
-          share: bar,
-          least: percentOf(least),
-          most: percentOf(most),
-        }),
-      });
+      set(node, { "aria-label": tr("{heads}: {share}, five seeds {least} to {most}", told) });
       node.classList.toggle("here", here !== undefined);
     });
     for (const [heads, line] of Object.entries(lines)) {
@@ -376,6 +355,11 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         class: Number(heads) === own ? "curve-of gated" : "curve-of",
       });
     }
+    // Curves that end alike share one name.
+    const ended = Object.groupBy(counts.filter(runOf), (heads) => Math.round(8 * runOf(heads).at(-1).accuracy));
+    curveNames.replaceChildren(
+      ...Object.entries(ended).map(([at, heads]) => element("b", { "--at": at / 8 }, heads.join(" "))),
+    );
     set(marker, { d: kept ? `M${100 * kept.step / STEPS},0V40` : "" });
     set(scrubber, { "aria-valuenow": kept?.step ?? STEPS, "aria-disabled": !run || busy !== null });
     set(go, { text: busy ? `❚❚ ${tr("stop")}` : `▶ ${tr("train here")}` });
@@ -386,31 +370,27 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
 
     if (known) tell({ own, count, isSplit, off, valid, right: known.right, jobs, step: kept?.step });
-    const predicted = ORDER_OF_DOTS.map((message) => {
-      const answer = LETTERS_OF_RING[answers[focus * SHIFTS.length + message]],
-        due = LETTERS_OF_RING[dueAt(row, focus, message)];
-      return answer === due ? answer : tr("{answer} (not {due})", { answer, due });
-    });
-    const read = tr("From {query}, two before to two after: {answers}.", {
-      query: letterAt(focus),
-      answers: predicted.join(", "),
-    });
+    const predicted = ORDER_OF_DOTS.map((message) =>
+      [answers[focus * SHIFTS.length + message], dueAt(row, focus, message)].map((letter) => LETTERS_OF_RING[letter])
+    );
     const slow = busy && isSliced ? tr("This page allows no worker, so training is slower.") : "";
-    say([note || read, slow].filter(Boolean).join(" "));
+    say(note || slow || read(focus, predicted));
+  }
+
+  /** What the letter at `focus` predicts, in pairs: its answer, and what is due. */
+  function read(focus, predicted) {
+    const told = predicted.map(([answer, due]) =>
+      answer === due ? answer : tr("{answer} (not {due})", { answer, due })
+    );
+    return tr("From {query}, two before to two after: {answers}.", {
+      query: letterAt(focus),
+      answers: told.join(", "),
+    });
   }
 
   function tell({ own, count, isSplit, off, valid, right, jobs, step }) {
-    const told = {
-      heads: manyHeads(count),
-      trained: manyHeads(own),
-      share: percentOf(right),
-      size: size / count,
-      on: count - off.length,
-      count,
-      valid,
-      keys: RING,
-      step,
-    };
+    const told = { heads: manyHeads(count), trained: manyHeads(own), share: percentOf(right), size: size / count };
+    Object.assign(told, { on: count - off.length, count, valid, keys: RING, step });
     const isShared = count === SHIFTS.length &&
       new Set(jobs.map(({ only }) => only).filter((one) => one !== null)).size === count;
     const claim = isSplit && count !== own
@@ -449,15 +429,16 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     acting = 1;
     inSight.observe(frame);
   }
+  const hint = isOwn
+    ? tr("Switch off a head and watch the others' numbers. A neighbour's name switches off all its heads.")
+    : tr("Click num_heads or a head, drag the blue edge, or type a letter from a to j.");
   const nodes = [element("div", { class: "ring-stage" }, ring, right), below];
   const end = () => (halt(), stopJudging(), inSight.disconnect());
   return {
     nodes,
     paint,
-    hint: isOwn
-      ? tr("Switch off a head and watch the others' numbers. A neighbour's name switches off all its heads.")
-      : tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j."),
-    room: [58, 90, 145],
+    hint,
+    room: [58, 90, longest([`${read(RING - 1, SHIFTS.map(() => ["a", "b"]))} ${hint}`])],
     end,
   };
 });
