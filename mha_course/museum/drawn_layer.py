@@ -45,7 +45,6 @@ def _row_of(beginning: str) -> tuple:
 _ROWS = {name: _row_of(beginning) for name, beginning in BEGINNINGS.items()}
 LAYER_FAULTS = {name: text for name, (text, _) in _ROWS.items()}
 LINES = {  # what points are given for → how many there are
-    "the fault is named": 4,
     "your test fails on layers with the fault and passes on right ones": 10,
     "it notices other faults, too": 6,
 }
@@ -79,6 +78,19 @@ class DrawnLayer(nn.Module):
 def layer_fault_of(seed: int) -> str:
     """Return the name of the fault that a seed draws."""
     return random.Random(f"layer {seed}").choice(list(LAYER_FAULTS))
+
+
+def check_layer_fault(name: object, seed: int) -> Verdict:
+    """Check the name of the fault of ``drawn_layer(seed)``, which is one of ``LAYER_FAULTS``.
+
+    >>> check_layer_fault(..., 3).state
+    'not yet'
+    """
+    if name not in LAYER_FAULTS:
+        return Verdict("not yet", f"Name the fault; one of: {', '.join(LAYER_FAULTS)}.")
+    if name != layer_fault_of(seed):
+        return Verdict("wrong", "The layer has another fault.", next_step="Which line of your test fails, and why?")
+    return Verdict("right", LAYER_FAULTS[layer_fault_of(seed)])
 
 
 def drawn_layer(seed: int) -> DrawnLayer:
@@ -123,13 +135,12 @@ def check_layer_test(my_test: Callable[[DrawnLayer], object] | EllipsisType | No
     return faulty_programs.verdict_on_test(my_test, lambda test: tried(test, seed), "layer", seed)
 
 
-def debug_points(name: object, my_test: Callable[[DrawnLayer], object], seed: int) -> Points:
-    """Return the points of a debugging task, of 20: for the fault's name in ``LAYER_FAULTS``, and for the test."""
-    named = LINES["the fault is named"] * (name == layer_fault_of(seed))
+def layer_test_points(my_test: Callable[[DrawnLayer], object], seed: int) -> Points:
+    """Return the points of a test of ``drawn_layer(seed)``, of 16."""
     try:
         with seeded(seed):
             found = tried(my_test, seed)
     except (MistakeError, NotYetError) as reason:
-        return Points(LINES, [named, 0, 0], str(reason))
+        return Points(LINES, [0, 0], str(reason))
     both = found.passes and found.notices
-    return Points(LINES, [named, 10 * both, 6 * len(found.others) * both // (len(LAYER_FAULTS) - 1)])
+    return Points(LINES, [10 * both, 6 * len(found.others) * both // (len(LAYER_FAULTS) - 1)])

@@ -5,7 +5,14 @@ import torch
 from torch.nn import functional as F
 
 from mha_course.museum import drawn_layer
-from mha_course.museum.drawn_layer import LAYER_FAULTS, check_layer_test, debug_points, layer_fault_of, made
+from mha_course.museum.drawn_layer import (
+    LAYER_FAULTS,
+    check_layer_fault,
+    check_layer_test,
+    layer_fault_of,
+    layer_test_points,
+    made,
+)
 from mha_course.museum.wrong_attention import wrong_attentions
 
 SEED_OF = {layer_fault_of(seed): seed for seed in range(300, 0, -1)}
@@ -62,13 +69,19 @@ def test_every_fault_is_drawn():
     assert len({tuple(one.W_q.weight.shape) for one in map(drawn_layer.drawn_layer, range(12))}) > 3
 
 
-def test_points_are_for_name_test_and_other_faults():
-    fault, seed = layer_fault_of(3), 3
-    assert debug_points(fault, worked_test, seed).given == [4, 10, 6]
-    assert debug_points("another", worked_test, seed).given == [0, 10, 6]
-    assert debug_points(fault, shape_test, seed).given == [4, 0, 0]
-    assert debug_points(..., ..., seed).total == 0
-    assert debug_points(fault, lambda layer: False, seed).given == [4, 0, 0]
+def test_points_are_for_a_test_of_the_fault_and_of_others():
+    assert layer_test_points(worked_test, 3).given == [10, 6]
+    assert layer_test_points(shape_test, 3).given == [0, 0]
+    assert layer_test_points(lambda layer: False, 3).given == [0, 0]
+    nothing = layer_test_points(..., 3)
+    assert nothing.total == 0 and "Give the function itself" in repr(nothing)
+
+
+def test_a_fault_is_named_or_another_or_none():
+    assert check_layer_fault(layer_fault_of(3), 3)
+    another = check_layer_fault(next(name for name in LAYER_FAULTS if name != layer_fault_of(3)), 3)
+    assert another.state == "wrong" and layer_fault_of(3) not in repr(another)
+    assert check_layer_fault(..., 3).state == check_layer_fault("something", 3).state == "not yet"
 
 
 def test_a_test_of_one_fault_has_no_points_for_another():
@@ -81,8 +94,8 @@ def test_a_test_of_one_fault_has_no_points_for_another():
         lens = torch.tensor([6, 2])
         return torch.allclose(layer(X, X, X, lens), layer(X, other, other, lens), atol=1e-4)
 
-    assert debug_points(None, padding, SEED_OF["masked scores 0"]).given[1] == 10
-    assert debug_points(None, padding, SEED_OF["no scale"]).given == [0, 0, 0]
+    assert layer_test_points(padding, SEED_OF["masked scores 0"]).given[0] == 10
+    assert layer_test_points(padding, SEED_OF["no scale"]).given == [0, 0]
     assert check_layer_test(padding, SEED_OF["no scale"]).state == "not yet"
 
 
