@@ -7,6 +7,7 @@ the marks for Canvas. Ends with 1 where a mark is not the one that is due. The t
 
 import csv
 import os
+import re
 import sys
 import tempfile
 import time
@@ -85,17 +86,18 @@ KINDS = {  # name of an account → what it hands in
 }
 
 
-def marks_of(course: Course) -> dict[str, float]:
-    """Hand in a notebook of each kind, grade all, and return what the file for Canvas says."""
+def marks_of(course: Course) -> dict[str, float | str]:
+    """Hand in a notebook of each kind, grade all, and return what the file for Canvas says, or why it says nothing."""
     for account, kind in KINDS.items():
         notebook = hand_in(course.released(DRAWN_TASKS.name), DRAWN_TASKS, kind.answer(account))
         kind.damage(notebook)
         course.submit(account, DRAWN_TASKS.name, notebook)
     course.nbgrader("autograde", ASSIGNMENT, fails=None)
     course.nbgrader("generate_feedback", ASSIGNMENT)
-    course.nbgrader("export", "--exporter=marks.Canvas", f"--assignment={ASSIGNMENT}", "--to=canvas.csv")
+    said = course.nbgrader("export", "--exporter=marks.Canvas", f"--assignment={ASSIGNMENT}", "--to=canvas.csv")
     _, _, *lines = csv.reader((course.folder / "canvas.csv").read_text().splitlines())
-    return {account: float(mark) for *_, account, _, mark in lines}
+    left_out = dict(re.findall(r"(\S+) is left out: (.*)", said))
+    return left_out | {account: float(mark) for *_, account, _, mark in lines}
 
 
 def main() -> bool:
@@ -104,15 +106,17 @@ def main() -> bool:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         marks = marks_of(Course(Path(place), [DRAWN_TASKS]))
-    right = [account for account, kind in KINDS.items() if marks.get(account) == kind.due]
-    rows = {account: f"{marks[account]:g}" if account in marks else "none" for account in KINDS}
+    right = [account for account, kind in KINDS.items() if marks[account] == kind.due]
     page = PAGE.format(
         number=len(KINDS),
         minutes=(time.monotonic() - start) / 60,
         load=os.getloadavg()[0],
         cores=os.cpu_count(),
         right=len(right),
-        lines="\n".join(f"| {name.replace('-', ' ')} | {KINDS[name].due} | {mark} |" for name, mark in rows.items()),
+        lines="\n".join(
+            f"| {account.replace('-', ' ')} | {kind.due} | {str(marks[account]).removesuffix('.0')} |"
+            for account, kind in KINDS.items()
+        ),
     )
     print(page)
     REPORT.write_text(page, encoding="utf-8")

@@ -1,8 +1,10 @@
-"""The sheet of drawn tasks as it stands, without nbgrader: its answers are those of the account ada."""
+"""The sheet of drawn tasks: its answers are those of the account ada; and ten kinds of hand-ins, in real nbgrader."""
 
+import pytest
 from notebook_tools import make_notebooks
 
-from classroom.course import DRAWN_TASKS
+from classroom.course import DRAWN_TASKS, NBGRADER, Course
+from classroom.damaged_hand_ins import KINDS, marks_of
 
 CELLS = {cell.id: cell for cell in make_notebooks.read(DRAWN_TASKS).cells}
 
@@ -37,3 +39,14 @@ def test_the_answers_get_all_points():
 def test_answers_of_another_seed_get_what_is_general():
     """The weights without a rule, and the test, are right for every seed; rule and fault's name are not."""
     assert run("bob") == {"my-weights-check": 12, "my-ruled-weights-check": 0, "my-fault-check": 0, "my-test-check": 16}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("nbgrader")
+@pytest.mark.skipif(not (NBGRADER / "installed").exists(), reason="nbgrader is not there: make nbgrader")
+def test_ten_kinds_of_hand_ins_get_the_marks_that_are_due(tmp_path):
+    course = Course(tmp_path, [DRAWN_TASKS])
+    assert marks_of(course) == {account: kind.due for account, kind in KINDS.items()}
+    assert len([*course.folder.glob("feedback/*/attention/*.html")]) == len(KINDS)
+    for cell in course.released(DRAWN_TASKS.name).cells:  # learners do not see how the seed is checked
+        assert "Path.cwd()" not in cell.source and "HIDDEN" not in cell.source

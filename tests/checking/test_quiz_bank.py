@@ -15,11 +15,11 @@ SOURCES = {  # notebook → its text
     path.stem[:2]: "\n\n".join(cell.source for cell in make_notebooks.read(path).cells) for path in NOTEBOOKS
 }
 ASKED = [name for text in SOURCES.values() for name in re.findall(r'exercises\.predict\("(.+?)"\)', text)]
-OWN = {"08 heads that replace each other", "08 will it hold"}  # of the learner's own model and claim
+OWN = {"08 heads that replace each other", "08 will it hold", "06 six maps"}  # of a learner's own model; of a picture
 ITEMS = pytest.mark.parametrize("name", quiz_bank.bank())
 
 
-def test_every_prediction_has_answers_unless_it_is_about_a_learners_own_model():
+def test_every_prediction_has_answers_unless_it_is_about_an_own_model_or_a_picture():
     assert [*quiz_bank.bank()] == [name for name in ASKED if name not in OWN]
 
 
