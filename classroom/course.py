@@ -14,6 +14,7 @@ from tools import notebooks as make_notebooks
 ROOT = Path(__file__).resolve().parents[1]
 NBGRADER = ROOT / ".venv-nbgrader"
 SOLUTIONS = ROOT / "notebooks" / "solutions"
+DRAWN_TASKS = Path(__file__).with_name("sheets") / "drawn_tasks.ipynb"
 SETTINGS = Path(__file__).with_name("settings")
 ASSIGNMENT = "attention"
 GRADES = f"""
@@ -41,7 +42,7 @@ class Course:
 
     Args:
         folder: an empty folder.
-        notebooks: names of notebooks of solutions that make the assignment.
+        notebooks: names of notebooks of solutions that make the assignment, or ``DRAWN_TASKS``.
     """
 
     def __init__(self, folder, notebooks):

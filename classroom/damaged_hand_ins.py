@@ -1,93 +1,126 @@
-"""Thirty notebooks are handed in, ten of them damaged: ``python -m classroom.damaged_hand_ins`` (make bench-damaged).
+"""Ten kinds of hand-ins and the mark that a person would give to each: ``python -m classroom.damaged_hand_ins`` (make
+bench-damaged).
 
-Two learners have each of the five damages of hand_ins.py; the others have right answers, wrong ones or none. One
-command grades them all, under the settings that an instructor copies, and another writes their marks for Canvas. Ends
-with 1 where somebody has neither a mark nor a line that says why. Thirty are written to results/.
+The sheet is the drawn tasks. One command grades all, under the settings that an instructor copies, and another writes
+the marks for Canvas. Ends with 1 where a mark is not the one that is due. The table is written to results/.
 """
 
-import argparse
 import csv
 import os
 import re
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from classroom.course import ASSIGNMENT, NBGRADER, SOLUTIONS, Course
-from classroom.hand_ins import DAMAGES, hand_in, solved, unsolved, wrong
+from classroom import hand_ins
+from classroom.course import ASSIGNMENT, DRAWN_TASKS, NBGRADER, Course
+from classroom.hand_ins import drawn, hand_in, unsolved
 
 REPORT = Path(__file__).resolve().parent / "results" / "damaged_hand_ins.md"
-NOTEBOOK = "04_transpose_qkv.ipynb"
-FULL = 30
+WRITING, RULE, NAME, TEST = 12, 8, 4, 16  # points of the sheet
+GENERAL = WRITING + TEST  # what is right for every seed
 PAGE = """# Damaged hand-ins
 
-`make bench-damaged` wrote this: {number} learners hand in 04, {damaged} of them damaged, and `nbgrader autograde`
-grades all of them at once under [nbgrader_config.py](../settings/nbgrader_config.py). It took
-{minutes:.0f} minutes with a load average of {load:.0f} on {cores} cores.
+`make bench-damaged` wrote this: ten learners hand in the [drawn tasks](../sheets/drawn_tasks.ipynb), and `nbgrader
+autograde` grades all of them at once under [nbgrader_config.py](../settings/nbgrader_config.py). It took {minutes:.0f}
+minutes with a load average of {load:.0f} on {cores} cores.
 
-**{marked} of {number} have a mark in the file for Canvas, {told} are left out with a reason, {silent} without one.**
+**{right} of {number} have the mark that a person would give.**
 
-| handed in | learners | points |
+| handed in | due | mark |
 |---|---|---|
 {lines}
 """
 
 
-def kinds(number: int) -> dict[str, tuple]:
-    """Each learner's answers and damage: every third notebook is damaged, and before that had right answers."""
-    whole = [(answer, None) for answer in (solved, wrong, unsolved)]
-    return {
-        f"learner{learner:02d}": (solved, DAMAGES[learner // 3 % 5]) if learner % 3 == 2 else whole[learner % 4 % 3]
-        for learner in range(number)
-    }
+class Kind(NamedTuple):
+    """A kind of hand-in: whose account answers, what else is done to it, and the mark that is due."""
+
+    answer: Callable
+    damage: Callable
+    due: int
+
+
+def whole(notebook):
+    """Do nothing to a hand-in."""
+
+
+def none_of(*answers):
+    """Answers of an account, without some: a function of an account."""
+    return lambda account: (
+        lambda cell: unsolved(cell) if cell.metadata.nbgrader.grade_id in answers else drawn(account)(cell)
+    )
+
+
+def for_another(account):
+    """Right answers for the seed of a neighbour."""
+    return drawn("perfect")
+
+
+def signed_by_another(notebook):
+    """The neighbour's name stands in the hand-in, too."""
+    for cell in notebook.cells:
+        cell.source = cell.source.replace('ACCOUNT = "ada"', 'ACCOUNT = "perfect"')
+
+
+def deleted_and_copied(notebook):
+    """An answer and its check are deleted, another check too; all that is left stands there twice."""
+    hand_ins.cells_deleted(notebook)
+    hand_ins.cells_copied(notebook)
+
+
+KINDS = {  # name of an account → what it hands in
+    "perfect": Kind(drawn, whole, WRITING + RULE + NAME + TEST),
+    "half": Kind(none_of("my-test", "my-fault"), whole, WRITING + RULE),
+    "damaged": Kind(drawn, deleted_and_copied, RULE + NAME + TEST),
+    "empty-first": Kind(none_of("my-weights"), whole, RULE + NAME + TEST),
+    "copied": Kind(for_another, signed_by_another, GENERAL),
+    "wrong-seed": Kind(for_another, whole, GENERAL),
+    "late-format": Kind(drawn, hand_ins.of_a_later_format, WRITING + RULE + NAME + TEST),
+    "other-kernel": Kind(drawn, hand_ins.of_another_kernel, WRITING + RULE + NAME + TEST),
+    "huge-output": Kind(drawn, hand_ins.huge_output, WRITING + RULE + NAME + TEST),
+    "endless-loop": Kind(drawn, hand_ins.endless_cell, WRITING + RULE + NAME + TEST),
+}
+
+
+def marks_of(course: Course) -> dict[str, float | str]:
+    """Hand in a notebook of each kind, grade all, and return what the file for Canvas says, or why it says nothing."""
+    for account, kind in KINDS.items():
+        notebook = hand_in(course.released(DRAWN_TASKS.name), DRAWN_TASKS, kind.answer(account))
+        kind.damage(notebook)
+        course.submit(account, DRAWN_TASKS.name, notebook)
+    course.nbgrader("autograde", ASSIGNMENT, fails=None)
+    course.nbgrader("generate_feedback", ASSIGNMENT)
+    said = course.nbgrader("export", "--exporter=marks.Canvas", f"--assignment={ASSIGNMENT}", "--to=canvas.csv")
+    _, _, *lines = csv.reader((course.folder / "canvas.csv").read_text().splitlines())
+    left_out = dict(re.findall(r"(\S+) is left out: (.*)", said))
+    return left_out | {account: float(mark) for *_, account, _, mark in lines}
 
 
 def main() -> bool:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--learners", type=int, default=FULL, help="how many; fewer than thirty write no report")
-    learners = kinds(parser.parse_args().learners)
     if not (NBGRADER / "installed").exists():
         sys.exit("nbgrader is not there: make nbgrader")
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
-        course = Course(Path(place), [NOTEBOOK])
-        for learner, (answer, damage) in learners.items():
-            notebook = hand_in(course.released(NOTEBOOK), SOLUTIONS / NOTEBOOK, answer)
-            if damage:
-                damage(notebook)
-            course.submit(learner, NOTEBOOK, notebook)
-        start = time.monotonic()
-        course.nbgrader("autograde", ASSIGNMENT, fails=None)
-        minutes = (time.monotonic() - start) / 60
-        said = course.nbgrader("export", "--exporter=marks.Canvas", f"--assignment={ASSIGNMENT}", "--to=marks.csv")
-        _, points_possible, *lines = csv.reader((course.folder / "marks.csv").read_text().splitlines())
-    results = {learner: f"{float(mark):g} of {float(points_possible[-1]):g}" for *_, learner, _, mark in lines}
-    told = dict(re.findall(r"(learner\d+) is left out: (.*)", said))
-    counts = Counter(
-        (name(*kind), results.get(learner) or told.get(learner, "NOTHING")) for learner, kind in learners.items()
-    )
-    silent = learners.keys() - results.keys() - told.keys()
+        marks = marks_of(Course(Path(place), [DRAWN_TASKS]))
+    right = [account for account, kind in KINDS.items() if marks[account] == kind.due]
     page = PAGE.format(
-        number=len(learners),
-        damaged=sum(damage is not None for _, damage in learners.values()),
-        minutes=minutes,
+        number=len(KINDS),
+        minutes=(time.monotonic() - start) / 60,
         load=os.getloadavg()[0],
         cores=os.cpu_count(),
-        marked=len(results),
-        told=len(told),
-        silent=len(silent),
-        lines="\n".join(f"| {kind} | {count} | {result} |" for (kind, result), count in sorted(counts.items())),
+        right=len(right),
+        lines="\n".join(
+            f"| {account.replace('-', ' ')} | {kind.due} | {str(marks[account]).removesuffix('.0')} |"
+            for account, kind in KINDS.items()
+        ),
     )
     print(page)
-    if len(learners) >= FULL:
-        REPORT.write_text(page, encoding="utf-8")
-    return bool(silent)
-
-
-def name(answer, damage) -> str:
-    """What a learner handed in, in words."""
-    return f"{answer.__name__}, {damage.__name__.replace('_', ' ')}" if damage else answer.__name__
+    REPORT.write_text(page, encoding="utf-8")
+    return len(right) < len(KINDS)
 
 
 if __name__ == "__main__":

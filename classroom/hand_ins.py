@@ -3,8 +3,11 @@
 import ast
 import copy
 
-from nbformat.v4 import new_code_cell
+from nbformat.v4 import new_code_cell, new_output
 
+from mha_course.exercises import seed_of
+from mha_course.exercises.drawn_rule import rule_of
+from mha_course.museum.drawn_layer import layer_fault_of
 from tools import notebooks as make_notebooks
 from tools import stubs
 
@@ -17,6 +20,18 @@ def unsolved(solution):
 def solved(solution):
     """The right answer, without the markers around it."""
     return "\n".join(line for line in solution.source.split("\n") if line.strip() not in (stubs.BEGIN, stubs.END))
+
+
+def drawn(account):
+    """Right answers of an account to the drawn tasks: a function of a cell of their solutions, as ``solved`` is."""
+    (name, number), fault = rule_of(seed_of(account)), layer_fault_of(seed_of(account))
+    answers = {
+        "my-ruled-weights": "from mha_course.exercises.drawn_rule import RULES\n\n\n"
+        "def my_ruled_weights(Q, K, valid_lens):\n"
+        f"    return RULES[{name!r}].weights(Q, K, valid_lens, {number})",
+        "my-fault": f"my_fault = {fault!r}",
+    }
+    return lambda cell: answers.get(cell.metadata.nbgrader.grade_id, solved(cell))
 
 
 def wrong(solution):
@@ -80,6 +95,26 @@ def endless_cell(notebook):
     """A cell of the learner's own, after the first check, never ends: nothing is lost but time."""
     place = notebook.cells.index(of_nbgrader(notebook)[1]) + 1
     notebook.cells.insert(place, new_code_cell("while True:\n    pass"))
+
+
+def of_a_later_format(notebook):
+    """The file says that a later Jupyter wrote it, and has entries that today's does not know: nothing is lost."""
+    notebook.nbformat_minor = 9
+    for cell in notebook.cells:
+        cell["later"] = {"entry": 1}
+
+
+def of_another_kernel(notebook):
+    """The file names a kernel that the grading machine has not: nothing is lost."""
+    notebook.metadata.kernelspec = {"name": "my-conda-env", "display_name": "mine", "language": "python"}
+
+
+def huge_output(notebook):
+    """A cell of the learner's own prints a million lines, and the file holds them: nothing is lost."""
+    cell = new_code_cell("for number in range(10**6):\n    print('line', number)")
+    text = "".join(f"line {number}\n" for number in range(10**6))
+    cell.outputs = [new_output("stream", name="stdout", text=text)]
+    notebook.cells.insert(3, cell)
 
 
 DAMAGES = (cells_deleted, cells_copied, cells_split, outputs_cleared, endless_cell)

@@ -8,10 +8,11 @@ from mha_course.capstone.drawn import DrawnTask, drawn_model, unseen_rows
 from mha_course.capstone.fault_check import check_test
 from mha_course.capstone.fault_harm import harm
 from mha_course.capstone.faults import FAULTS, pipeline, shape_test
-from mha_course.capstone.marks import Points, points, seed_of
+from mha_course.capstone.marks import points
 from mha_course.capstone.page import page
 from mha_course.capstone.sentences import language_model, sentence_model
 from mha_course.capstone.work import Work
+from mha_course.checking.points import Points, seed_of
 
 __all__ = [
     "FAULTS", "Claim", "DrawnTask", "Points", "Verdict", "Work", "ceiling", "check_test", "choose", "drawn_model",

@@ -1,9 +1,7 @@
 """The thirty points of the capstone that a machine can give: for what was done, and never for what came out."""
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from mha_course.capstone.fault_check import tried
 from mha_course.capstone.faults import FAULTS
 from mha_course.capstone.page import AGAIN, CHANGED
 from mha_course.capstone.work import Work
+from mha_course.checking.points import Points
 from mha_course.checking.running import MistakeError, NotYetError
 from mha_course.heads import mean_and_ci95
 
@@ -34,29 +33,6 @@ LINES = {  # what points are given for → how many there are
     "its rise agrees with that on rows which decide the marks": 2,
     "its limits are a paragraph": 2,
 }
-
-
-@dataclass(frozen=True)
-class Points:
-    """Hold points, a number for each of ``LINES``.
-
-    Attributes:
-        given: the points of each line, in their order.
-        note: why a file could not be read; "" where it could.
-    """
-
-    given: Sequence[int]
-    note: str = ""
-
-    @property
-    def total(self) -> int:
-        """The sum, of 30."""
-        return sum(self.given)
-
-    def __repr__(self) -> str:
-        rows = [f"{got:2} of {most}  {what}" for got, (what, most) in zip(self.given, LINES.items(), strict=True)]
-        said = f"{'' if self.total else 'Not yet: '}{self.total} of {sum(LINES.values())} points"
-        return "\n".join([*rows, said, *filter(None, [self.note])])
 
 
 def points(
@@ -79,7 +55,7 @@ def points(
     try:
         events = history(claim_file)
     except ValueError as reason:
-        return Points([0] * len(LINES), str(reason))
+        return Points(LINES, [0] * len(LINES), str(reason))
     page = Path(page_file).with_suffix(".md")
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     if not events or f"claim {events[-1].claim.eight} locked" not in text:
@@ -87,16 +63,7 @@ def points(
     *claimed, has_verdict, agrees = _of_claim(events, work, plan, seed, text, rows)
     limits = text.rpartition("## Limits")[2].split()
     paged = [has_verdict, agrees, 2 * (len(limits) >= WORDS_OF_LIMITS)]
-    return Points([*claimed, *_of_test(my_test, seed), *paged])
-
-
-def seed_of(account: str) -> int:
-    """Return the seed of an account's name, from 0 to 99,999: a teacher sees whether it was chosen.
-
-    >>> seed_of("ada")
-    13097
-    """
-    return int(hashlib.sha256(account.encode()).hexdigest(), 16) % 100_000
+    return Points(LINES, [*claimed, *_of_test(my_test, seed), *paged])
 
 
 def _of_claim(events: list[Event], work: Work, plan: Any, seed: int, page: str, rows: Any) -> list[int]:

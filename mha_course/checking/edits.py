@@ -9,12 +9,14 @@ did.
 import ast
 import functools
 import inspect
+import random
 import re
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
 Edits = dict[str, str]  # what stands in the right answer → what stands there instead
+MOST_STATEMENTS = 256  # that do nothing
 
 
 def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
@@ -70,6 +72,11 @@ def with_edits(right: Callable, edits: Edits) -> Callable:
     except SyntaxError as error:
         raise ValueError(f"{right.__name__}: {edits} makes no Python: {error}") from None
     return namespace[right.__name__]
+
+
+def idle(statement: str) -> str:
+    """Return a statement that does nothing, so many times that the length of a code says nothing about its edits."""
+    return f"{statement}; " * random.SystemRandom().randint(1, MOST_STATEMENTS)
 
 
 @functools.cache

@@ -1,9 +1,18 @@
-"""Judge a test that a learner wrote: it must pass what is right, and fail each of several programs with one fault."""
+"""Judge a test that a learner wrote: it must pass what is right, and fail programs with one fault."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import Any
 
-from mha_course.checking.running import MistakeError, run_safely
-from mha_course.checking.wording import kind_of
+from mha_course.checking.running import MistakeError, NotYetError, Outcome, run_safely
+from mha_course.checking.verdict import Verdict
+from mha_course.checking.wording import as_sentence, kind_of
+from mha_course.language import listed
+from mha_course.models.training import seeded
+
+PROMISED = "Test only what the docstrings promise, with numbers that hold for any model and any rows."
+NOT_WRITTEN = "Put your test in the place of the dots, then run both cells."
 
 
 def require_that_it_tells(test: Callable, right: Callable, faults: Sequence[tuple[str, Callable]]) -> None:
@@ -26,3 +35,96 @@ def require_that_it_tells(test: Callable, right: Callable, faults: Sequence[tupl
     for (text, _), outcome in zip(faults, of_faulty, strict=True):
         if not outcome.error and outcome.value:
             raise MistakeError(f"Your test accepts a function with this fault: {text}")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Hold what a test said of programs.
+
+    Attributes:
+        passes: whether it passes on two right ones.
+        notices: whether it fails on two with the fault of the seed.
+        others: the other faults that it notices.
+        missed: those that it does not.
+        outcome: how it fails on a right one; None where it passes.
+    """
+
+    passes: bool
+    notices: bool
+    others: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    outcome: Outcome | None = None
+
+
+def tried(
+    my_test: Callable, made: Callable[[str, int], Any], own: str, faults: Iterable[str], seed: int
+) -> Tried:  # fmt: skip
+    """Run a test on what ``made`` gives without a fault, with the fault ``own``, and with each other fault.
+
+    Each run has a process of its own, where the system allows it, with numbers that the learner has not seen.
+
+    Args:
+        made: of a fault's name, "" for none, and a seed.
+
+    Raises:
+        MistakeError: the test is no function, or does not come to an end.
+        NotYetError: it is not written yet.
+    """
+    unseen = 2**20 + seed, 2**21 + seed
+    for one in unseen:
+        outcome = _outcome(my_test, made("", one))
+        if not _passed(outcome):
+            return Tried(False, False, outcome=outcome)
+    notices = not any(_passed(_outcome(my_test, made(own, one))) for one in unseen)
+    found = {name: not _passed(_outcome(my_test, made(name, unseen[0]))) for name in faults if name != own}
+    others, missed = ([name for name, seen in found.items() if seen is wanted] for wanted in (True, False))
+    return Tried(True, notices, others, missed)
+
+
+def verdict_on_test(
+    my_test: Callable | EllipsisType | None, tried: Callable[[Callable], Tried], what: str, seed: int
+) -> Verdict:  # fmt: skip
+    """Return in words what ``tried`` finds of a test of a ``what``, a pipeline or a layer; with the seed's numbers."""
+    if my_test is None or isinstance(my_test, EllipsisType):
+        return Verdict("not yet", NOT_WRITTEN)
+    try:
+        with seeded(seed):
+            found = tried(my_test)
+    except NotYetError as reason:
+        return Verdict("not yet", str(reason))
+    except MistakeError as reason:
+        return Verdict("wrong", str(reason))
+    if found.outcome:
+        return Verdict("wrong", *_problem(found.outcome, what), PROMISED)
+    others = f"Of the {len(found.others) + len(found.missed)} other faults it notices {len(found.others)}."
+    if not found.notices:
+        step = "Each sentence of the docstrings is a promise. Which of them does your test not check?"
+        return Verdict("not yet", f"Your test passes on the {what} with the fault. {others}", next_step=step)
+    text = f"Your test fails on the {what} with the fault and passes without it, with two models each. {others}"
+    missed = f"It does not notice: {listed(found.missed)}." if found.missed else ""
+    return Verdict("right", text, missed)
+
+
+def _outcome(my_test: Callable, program: Any) -> Outcome:
+    """What a test says in a run of its own: True where it passes, else False or an error."""
+    if not callable(my_test):
+        run_safely(my_test, [])  # which says what is wrong
+
+    def passes(program: Any) -> bool:
+        said = my_test(program)
+        return said is None or bool(said)
+
+    (outcome,) = run_safely(passes, [(program,)])
+    return outcome
+
+
+def _passed(outcome: Outcome) -> bool:
+    return outcome.error is None and outcome.value is True
+
+
+def _problem(outcome: Outcome, what: str) -> tuple[str, str]:
+    """What is wrong with a test that fails where nothing is wrong, and in which line; an error comes first."""
+    line = f"The line: `{outcome.line}`" * bool(outcome.line)
+    if outcome.error and outcome.error[0] != "AssertionError":
+        return as_sentence(f"your test raises {': '.join(filter(None, outcome.error))}"), line
+    return f"Your test fails on a {what} without a fault, too.", line

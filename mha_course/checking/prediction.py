@@ -5,12 +5,17 @@ from collections.abc import Callable
 from typing import Any
 
 from mha_course.checking import kept_work
+from mha_course.checking.quiz_bank import choices
 from mha_course.checking.verdict import Page
-from mha_course.language import lang, tr
+from mha_course.language import ENGLISH, chosen, lang, tr
+
+CHOOSE = "What do you expect? Choose with ↓, or type it, and press Enter"  # answers to choose from are in English
 
 
 class Prediction:
     """Show a text field in a notebook until the learner has typed a prediction, and from then on the prediction.
+
+    Where the quiz bank has answers to the question, in English, the field offers them.
 
     Attributes:
         predicted: what was typed; "" before.
@@ -44,11 +49,13 @@ class Prediction:
         return repr(self.page())
 
     def asking(self, take: Callable[[str], None]) -> Any:
-        """Return an input that hands over what is typed."""
+        """Return an input that hands over what is typed or chosen."""
         import ipywidgets
 
-        field = ipywidgets.Text(
-            placeholder=tr("What do you expect? Type it, and press Enter"),
+        offered = choices(self.name) if chosen() == ENGLISH else []
+        field = ipywidgets.Combobox(
+            options=offered,
+            placeholder=CHOOSE if offered else tr("What do you expect? Type it, and press Enter"),
             tooltip=tr("If you have opened the notebook again, run this cell first."),
             continuous_update=False,
             layout={"width": "40em", "max_width": "100%"},
@@ -76,7 +83,7 @@ class Prediction:
 
 
 def predict(name: str) -> Prediction:
-    """Ask the learner in a notebook to type a prediction, and store it under ``name`` for ``answer`` to show again."""
+    """Ask the learner in a notebook for a prediction, and store it under ``name`` for ``answer`` to show again."""
     return Prediction(name)
 
 

@@ -5,6 +5,7 @@ An exercise goes by its name, as in ``exercises.every_map(every_map)``; the modu
 
 from mha_course.checking.exercise import Exercise
 from mha_course.checking.help_in_steps import COURSE, hint, progress, solution
+from mha_course.checking.points import seed_of
 from mha_course.checking.prediction import answer, predict
 from mha_course.exercises import (
     attention_pooling,
@@ -24,8 +25,16 @@ from mha_course.exercises import (
     whole_layer,
     writing_text,
 )
+from mha_course.exercises.drawn_rule import check_weights, drawn_rule
 from mha_course.exercises.on_a_page import page
 from mha_course.exercises.whole_layer import complete_layer, my_layer
+from mha_course.museum.drawn_layer import (
+    LAYER_FAULTS,
+    check_layer_fault,
+    check_layer_test,
+    drawn_layer,
+    layer_test_points,
+)
 from mha_course.museum.layer_check import assert_layer, check_layer
 
 SUBJECTS = (
@@ -49,15 +58,23 @@ SUBJECTS = (
 COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
 globals().update(COURSE)
 __all__ = [
+    "LAYER_FAULTS",
     "answer",
     "assert_layer",
     "check_layer",
+    "check_layer_fault",
+    "check_layer_test",
+    "check_weights",
     "complete_layer",
+    "drawn_layer",
+    "drawn_rule",
     "hint",
+    "layer_test_points",
     "my_layer",
     "page",
     "predict",
     "progress",
+    "seed_of",
     "solution",
     *COURSE,
 ]
