@@ -38,6 +38,7 @@ class Block(NamedTuple):
 # A slide that shows nothing is not shown: what it speaks of is left out.
 SLIDES = (
     Slide("185", ("41",), "To which word does she belong? How do you know?"),
+    Slide("301", ()),
     Slide("301: ## 1.", ("301: A model", "301: | vector"), "Who compares what with what?"),
     Slide("301: We build", ("150",), "Why is every other row of one colour?"),
     Slide("151: In a heat", ("151: In a heat", "151: | key of"), "What would be the output if queen were not female?"),
@@ -64,7 +65,8 @@ SLIDES = (
     Slide("230", ("231", "232: **Predict"), "What does the layer not know, that we know?"),
     Slide("305", ("306", "307: In these"), "Would you call this understanding?"),
     Slide("307: ### Causal", ()),
-    Slide("97", ("97: Now", "102", "103: With"), "Both have as many parameters: what makes the difference?"),
+    Slide("97", ()),
+    Slide("101", ("97: Now", "102", "103: With"), "Both have as many parameters: what makes the difference?"),
     Slide("114", ("206",), "What happens to a masked column?"),
     Slide("204", ()),
     Slide("204: *Dive", ("204: We need", "196"), "Which two heads could stand in for one another?"),
@@ -115,3 +117,11 @@ def spoken():
     starts = [find(slide.begins, every) for slide in SLIDES]
     stops = [*starts[1:], len(every)]
     return [(slide, every[start:stop]) for slide, start, stop in zip(SLIDES, starts, stops, strict=True) if slide.shows]
+
+
+def section(slide):
+    """The heading of the section in which a slide begins; before the first section, that one's."""
+    every = blocks()
+    headings = [(index, block.text[3:]) for index, block in enumerate(every) if block.text.startswith("## ")]
+    start = find(slide.begins, every)
+    return next((text for index, text in reversed(headings) if index <= start), headings[0][1])
