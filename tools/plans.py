@@ -1,7 +1,7 @@
 """Three lesson plans: a lecture, a lab and two weeks. Their minutes are counted from the notebooks.
 
-    python -m tools.plans              write the plans into TEACHING.md; `make notebooks` does
-    python -m tools.plans --minutes    print the minutes of every section and exercise, to make a plan of your own
+python -m tools.plans              write the plans into TEACHING.md; `make notebooks` does
+python -m tools.plans --minutes    print the minutes of every section and exercise, to make a plan of your own
 """
 
 import argparse
@@ -63,7 +63,12 @@ LAB = Session(
     (
         Part("00", (), (2,), "*write the layer*, in pairs: one types, one predicts aloud"),
         Part("00", ("5",), (), "the pair's own class runs a layer of MiniLM"),
-        Part("08", ("1", "2"), (1,), "*your model, one claim*: a seed for each pair; collect the claims' eight characters"),
+        Part(
+            "08",
+            ("1", "2"),
+            (1,),
+            "*your model, one claim*: a seed for each pair; collect the claims' eight characters",
+        ),
         Part("08", ("4", "5", "6"), (), "measure, predict, open the test rows once; read the verdicts aloud"),
     ),
     (Part("08", ("3", "7", "8"), (2, 3)),),
@@ -242,5 +247,7 @@ def print_minutes():
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Write the lesson plans into TEACHING.md.")
-    parser.add_argument("--minutes", action="store_true", help="print the minutes of every section and exercise instead")
+    parser.add_argument(
+        "--minutes", action="store_true", help="print the minutes of every section and exercise instead"
+    )
     print_minutes() if parser.parse_args().minutes else write()
