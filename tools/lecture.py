@@ -1,8 +1,8 @@
 """The lecture: the slides that are made of notebook 00, in order, and the question to ask at each.
 
-A slide begins at a block of the notebook and speaks of all up to where the next one begins. It shows only some of it; the
-rest goes into the speaker's notes. A block is named by its cell's number, and within a text by its first letters. Minutes
-are counted from the blocks that a slide speaks of.
+A slide begins at a block of the notebook and speaks of all up to where the next one begins. It shows some of it; all of it
+goes into the speaker's notes, and its minutes are counted. A block is named by its cell's number, and within a text by
+its first letters.
 """
 
 import re
@@ -48,7 +48,7 @@ SLIDES = (
     Slide(
         "51: ### Attention",
         ("51: A token's", "code 153", "153"),
-        "The dog bit the man: what does attention make of it?",
+        "The dog bit the man: who bit?",
     ),
     Slide("53: ## 2.", ("53: For each", "53: **Predict"), "Hands up: with one head? With two?"),
     Slide("55", ("55", "56: One head", "421: **Each head"), "Which columns differ?"),
@@ -57,16 +57,16 @@ SLIDES = (
     Slide(
         "421: ## 3.",
         ("421: Let", "421: $$\\mathbf H", "421: The outputs", "421: $$\\operatorname{M"),
-        "How large is p?",
+        "What is p?",
     ),
     Slide("192", ()),
     Slide(
         "190: ### One",
         ("190: With the", "190: $$\\mathbf X", "190: So one"),
-        "What does a head read: a part of the token?",
+        "Does a head read a part of a token?",
     ),
     Slide(
-        "190: ### The output", ("190: Cut", "190: $$[\\,", "190: Each head adds"), "What is left when head 2 gives 0?"
+        "190: ### The output", ("190: Cut", "190: $$[\\,", "190: Each head adds"), "What is left if head 2 gives 0?"
     ),
     Slide("190: ### More", ("190: The three",), "Twice as many heads: how many parameters?"),
     Slide("190: ### How", ("188",), "Two heads for four neighbours: how many letters will be right?"),
@@ -87,7 +87,7 @@ SLIDES = (
     Slide(
         "403: ### Switch",
         ("403: `head_mask", "205: Judged", "205: **Predict"),
-        "What follows if a head alone costs nothing?",
+        "What follows, if one costs nothing?",
     ),
     Slide("124", ("125", "126: Without"), "What question does leave-one-out answer?"),
     Slide("126: Try", ("418",), "Find a pair that costs nothing."),

@@ -67,7 +67,7 @@ LAB = Session(
             "08",
             ("1", "2"),
             (1,),
-            "*your model, one claim*: a seed for each pair; collect the claims' eight characters",
+            "*your model, one claim*: a seed for each pair; collect each claim's hash",
         ),
         Part("08", ("4", "5", "6"), (), "measure, predict, open the test rows once; read the verdicts aloud"),
     ),
@@ -219,8 +219,8 @@ def text():
             f"### A lab of {LAB.minutes} minutes, after the lecture",
             goals(LAB_GOALS),
             table(("minutes", "what"), lab),
-            f"Together {together(LAB.in_class, IN_CLASS):.0f} minutes. At home, {together(LAB.home, ALONE):.0f} minutes: "
-            f"{'; '.join(map(said, LAB.home))}.",
+            f"Together {together(LAB.in_class, IN_CLASS):.0f} minutes. "
+            f"At home, {together(LAB.home, ALONE):.0f} minutes: {'; '.join(map(said, LAB.home))}.",
             f"### Two weeks: {len(WEEKS)} sessions of {WEEKS[0].minutes} minutes, with homework",
             goals(WEEKS_GOALS),
             table(("session", "in class", "minutes", "homework", "minutes"), weeks),
@@ -248,6 +248,6 @@ def print_minutes():
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Write the lesson plans into TEACHING.md.")
     parser.add_argument(
-        "--minutes", action="store_true", help="print the minutes of every section and exercise instead"
+        "--minutes", action="store_true", help="print the minutes of sections and exercises instead"
     )
     print_minutes() if parser.parse_args().minutes else write()
