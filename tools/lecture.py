@@ -1,8 +1,8 @@
 """The lecture: the slides that are made of notebook 00, in order, and the question to ask at each.
 
-A slide begins at a block of the notebook and speaks of all up to where the next one begins. It shows some of it; all of it
-goes into the speaker's notes, and its minutes are counted. A block is named by its cell's number, and within a text by
-its first letters.
+A slide begins at a block of the notebook and speaks of all up to where the next one begins. It shows some of it. All of
+it goes into the speaker's notes, and its minutes are counted. A block is named by its cell's number, and within a text
+by its first letters.
 """
 
 import re
@@ -65,9 +65,7 @@ SLIDES = (
         ("190: With the", "190: $$\\mathbf X", "190: So one"),
         "Does a head read a part of a token?",
     ),
-    Slide(
-        "190: ### The output", ("190: Cut", "190: $$[\\,", "190: Each head adds"), "What is left if head 2 gives 0?"
-    ),
+    Slide("190: ### The output", ("190: Cut", "190: $$[\\,", "190: Each head adds"), "What is left if head 2 gives 0?"),
     Slide("190: ### More", ("190: The three",), "Twice as many heads: how many parameters?"),
     Slide("190: ### How", ("188",), "Two heads for four neighbours: how many letters will be right?"),
     Slide("189: ## 4.", ("189: One product", "189: **Step", "65"), "Which axis is cut?"),

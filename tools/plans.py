@@ -247,7 +247,5 @@ def print_minutes():
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Write the lesson plans into TEACHING.md.")
-    parser.add_argument(
-        "--minutes", action="store_true", help="print the minutes of sections and exercises instead"
-    )
+    parser.add_argument("--minutes", action="store_true", help="print the minutes of sections and exercises instead")
     print_minutes() if parser.parse_args().minutes else write()
