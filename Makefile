@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-writing bench-damaged papers quiz nightly \
+.PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-writing bench-damaged papers quiz nightly \
 	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
@@ -48,6 +48,7 @@ notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) -m tools.notebooks
 	@$(PY) -m tools.address
 	@$(PY) -m tools.ways_in
+	@$(PY) -m tools.plans
 	@$(PY) -m tools.page_section
 	@$(MAKE) --no-print-directory translations
 
@@ -62,6 +63,12 @@ site: install ## run all notebooks, and make pages of them, with live pictures, 
 	@PYTHONPATH="$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 		.venv-site/bin/python -m sphinx -q -W -b html -d build/site-doctrees build/site-source build/site
 	@echo "Open build/site/index.html"
+
+# latex2mathml is the site's.
+slides: install ## make the lecture's slides of notebook 00, with live pictures and notes, in build/slides
+	@$(MAKE) --no-print-directory install VENV=.venv-site
+	@PYTHONPATH="$$(.venv-site/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+		$(PY) -m tools.slides build/slides
 
 pages: install ## write each exercise that has a page to build/pages: written and checked in a browser, offline
 	@$(PY) -c "from mha_course.exercises import on_a_page; print(*on_a_page.all_pages('build/pages'), sep='\n')"

@@ -61,6 +61,15 @@ class Count:
         """How long it takes to read and run it."""
         return self.words / 130 + self.lines / 6 + self.predictions * 2 / 3 + self.pictures * 3
 
+    def add(self, cell, text):
+        """Count a cell's text, or a part of it."""
+        if cell.cell_type == "markdown":
+            self.words += words(text)
+            self.predictions += text.count("**Predict")
+        else:
+            self.lines += len(code_lines(text))
+            self.pictures += len(LIVE.findall(text))
+
 
 def is_folded(notebook):
     """For every cell whether it stands under a heading that folds, or is one."""
@@ -107,21 +116,33 @@ def count(notebook):
     """What a notebook holds, folded or not."""
     found = Count(cells=len(notebook.cells))
     for cell, text, in_exercise in parts(notebook):
-        if in_exercise:
-            continue
-        if cell.cell_type == "markdown":
-            found.words += words(text)
-            found.predictions += text.count("**Predict")
-        else:
-            found.lines += len(code_lines(text))
-            found.pictures += len(LIVE.findall(text))
+        if not in_exercise:
+            found.add(cell, text)
     return found
 
 
-def exercise_minutes(notebook):
-    """How long a notebook's exercises take, by their headings."""
+def sections(notebook):
+    """What each section of a main line holds, by its heading; what stands before the first one counts with it."""
+    found, ahead = {}, Count()
+    for cell, text, in_exercise in parts(main_line(notebook)):
+        if cell.cell_type == "markdown" and text.startswith("## "):
+            found[text.partition("\n")[0].removeprefix("## ")] = ahead
+            ahead = Count()
+        if not in_exercise:
+            (list(found.values())[-1] if found else ahead).add(cell, text)
+    return found
+
+
+def exercises(notebook):
+    """The minutes of a notebook's exercises, as their headings say, by number."""
     texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
-    return sum(int(found["minutes"]) for text in texts for found in NUMBERED_EXERCISE.finditer(text))
+    every = [found for text in texts for found in NUMBERED_EXERCISE.finditer(text)]
+    return {int(found["number"]): int(found["minutes"]) for found in every}
+
+
+def exercise_minutes(notebook):
+    """How long a notebook's exercises take."""
+    return sum(exercises(notebook).values())
 
 
 def words(text):

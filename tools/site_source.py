@@ -27,7 +27,7 @@ WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 AT_ONCE = 2  # notebooks: each keeps one core busy
 LIVE = re.compile(r'data-mha-live="(\w+)"')
 ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
-PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
+PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md", "MISTAKES.md")  # beside the notebooks
 FOLDED = "folded:"
 SOURCE = address.files(address.project())
 SHARED_IMAGE = "ring_shared.png"

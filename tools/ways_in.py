@@ -15,7 +15,7 @@ from tools import main_line, notebooks
 ROOT = Path(__file__).resolve().parents[1]
 ALL = tuple(path.stem[:2] for path in sorted(notebooks.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")))
 # Where the table stands between two comments, and what leads from there to the notebooks. 00 and the site have it, too.
-SHOWN = {ROOT / "README.md": "notebooks/", notebooks.NOTEBOOKS / "TEACHING.md": ""}
+SHOWN = {ROOT / "README.md": "notebooks/"}
 BLOCK = re.compile(r"(?<=<!-- ways in: written by make notebooks -->\n).*?(?=<!-- end of ways in -->)", re.DOTALL)
 TABLE = re.compile(r"(?m)^\| way \|.*\n(?:\|.*\n)+")
 LAST_LINE = re.compile(r"(?m)^(?:\[←|Next:|\*).*\Z")

@@ -13,7 +13,7 @@ from classroom.hand_ins import cells_copied, hand_in, of_nbgrader, solved, unsol
 from tools import stubs
 
 NOTES = (ROOT / "notebooks" / "TEACHING.md").read_text(encoding="utf-8")
-[SECTION] = re.findall(r"(?ms)^## Exercises, solutions, grades$(.*?)^## ", NOTES)
+[SECTION] = re.findall(r"(?ms)^## Homework, from handing out to marks$(.*?)^## ", NOTES)
 PREPARE, RELEASE, GRADE = re.findall(r"(?s)```bash\n(.*?)```", SECTION)
 ASSIGNED = next(path for path in SOLUTIONS if path.stem == "04_transpose_qkv")
 

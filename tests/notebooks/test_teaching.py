@@ -1,39 +1,33 @@
-"""The teaching notes speak of the notebooks as they are: their sections, their minutes, their exercises."""
+"""The teaching notes are short and lead somewhere; where learners go wrong is said of the notebooks as they are."""
 
 import re
 from urllib.parse import unquote
 
 import pytest
-from notebook_checks import prose
 from notebook_tools import NOTEBOOKS, ROOT, make_notebooks
 
-from tools.main_line import exercise_minutes, main_line
-
 NOTES = ROOT / "notebooks" / "TEACHING.md"
+MISTAKES = NOTES.with_name("MISTAKES.md")
+RUBRIC = ROOT / "classroom" / "CLAIM.md"
 TEXT = NOTES.read_text(encoding="utf-8")
-NOT_TIMED = {"Exercises", "Sources"}
+MOST_WORDS = 3000
+# Blocks of commands, and the tests that run them as they are written.
+RUN_BY = {
+    "make slides\n": "tests/browser/test_slides.py",
+    ".venv/bin/python -m tools.plans --minutes\n": "tests/notebooks/test_plans.py",
+}
 
 
-def text_of(path):
-    """The text of a notebook's main line."""
-    return "\n\n".join(prose(cell) for cell in main_line(make_notebooks.read(path)).cells)
+def test_a_lecturer_reads_them_in_a_quarter_of_an_hour():
+    assert len(TEXT.split()) <= MOST_WORDS
 
 
-def minutes_of_sections(path):
-    """What the notes say of a notebook: name of a section → minutes."""
-    (part,) = re.findall(rf"(?s)^### \d\d \[[^\]]+\]\({re.escape(path.name)}\)(.*?)(?=^##|\Z)", TEXT, re.MULTILINE)
-    return {name: int(minutes) for name, minutes in re.findall(r"(?m)^\| ([^|]+) \| (\d+) \|$", part)}
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_sections_and_minutes_are_those_of_the_notebook(path):
-    text, told = text_of(path), minutes_of_sections(path)
-    story = {name: minutes for name, minutes in told.items() if name not in NOT_TIMED}
-    assert list(story) == [name for name in re.findall(r"(?m)^## (.+)$", text) if name not in NOT_TIMED]
-    (total,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", text)
-    assert sum(story.values()) == int(total)
-    assert re.search(rf"(?m)^### .*{re.escape(path.name)}\): {total} minutes$", TEXT)
-    assert told.get("Exercises", 0) == exercise_minutes(make_notebooks.read(path))
+def test_every_command_is_run_by_a_test():
+    """Those of homework by classroom/tests/test_teaching_commands.py."""
+    (homework,) = re.findall(r"(?ms)^## Homework, .*?(?=^## )", TEXT)
+    blocks = re.findall(r"(?s)```bash\n(.*?)```", TEXT.replace(homework, ""))
+    assert sorted(blocks) == sorted(RUN_BY)
+    assert all((ROOT / test).exists() for test in RUN_BY.values())
 
 
 def headings(path):
@@ -63,14 +57,10 @@ def missing(path, words):
     yield from (quote for quote in quoted if not any(quote.lower() in name for name in known))
 
 
-def notebook(number):
-    (path,) = (path for path in NOTEBOOKS if path.name.startswith(number))
-    return path
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_helps_is_in_the_section_that_is_named(path):
-    (part,) = re.findall(rf"(?s)^### \d\d \[[^\]]+\]\({re.escape(path.name)}\)(.*?)(?=^##|\Z)", TEXT, re.MULTILINE)
+    text = MISTAKES.read_text(encoding="utf-8")
+    (part,) = re.findall(rf"(?s)^## \d\d \[[^\]]+\]\({re.escape(path.name)}\)(.*?)(?=^##|\Z)", text, re.MULTILINE)
     helps = re.findall(r"(?m)^\|[^|\n]+\|[^|\n]+\| ([^|\n]+) \|$", part)[1:]
     places = [
         place
@@ -80,30 +70,8 @@ def test_what_helps_is_in_the_section_that_is_named(path):
     assert [(place, what) for place in places for what in missing(path, place)] == []
 
 
-@pytest.mark.parametrize("length", [45, 90])
-def test_a_plan_names_sections_by_number_and_heading(length):
-    """A number alone would not tell that a section has moved: a single one stands with a heading of it."""
-    (plan,) = re.findall(rf"(?s)^### {length} minutes:.*?(?=^##)", TEXT, re.MULTILINE)
-    places = re.findall(r"(?m)^\| \d+ \| (\d\d), ([^|]+) \|", plan)
-    assert len(places) > 4
-    assert [(number, what) for number, words in places for what in missing(notebook(number), words)] == []
-    for number, words in places:
-        numbers, quoted = sections_named(words)
-        assert len(numbers) != 1 or quoted, f"{number}, {words} names no heading"
-
-
-@pytest.mark.parametrize("length", [45, 90])
-def test_a_lesson_plan_fills_its_time(length):
-    (plan,) = re.findall(rf"(?s)^### {length} minutes:.*?(?=^##)", TEXT, re.MULTILINE)
-    assert sum(map(int, re.findall(r"(?m)^\| (\d+) \|", plan))) == length
-
-
-def test_two_weeks_are_ten_sessions():
-    (plan,) = re.findall(r"(?s)^### Two weeks.*?(?=^## )", TEXT, re.MULTILINE)
-    assert re.findall(r"(?m)^\| (\d+) \|", plan) == [str(session) for session in range(1, 11)]
-
-
-def test_links_lead_to_files():
-    links = re.findall(r"\]\((?!https?:)([^)]+)\)", TEXT)
-    assert len(links) > len(NOTEBOOKS)
-    assert [link for link in links if not (NOTES.parent / unquote(link)).exists()] == []
+@pytest.mark.parametrize("page", [NOTES, MISTAKES, RUBRIC], ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text(encoding="utf-8"))
+    assert links
+    assert [link for link in links if not (page.parent / unquote(link)).exists()] == []
