@@ -1,4 +1,4 @@
-"""The measurement of notebook 06 that a learner designs: it must tell heads that follow a target from those that seem to."""
+"""A measurement that learners design in 06: it tells heads that follow a target from heads that only seem to."""
 
 import functools
 from collections.abc import Callable
@@ -68,8 +68,8 @@ def own_evidence(function: Callable) -> str:
     heads = [str(head) for head in range(6) if number[head] > baseline[head] + MARGIN]
     return (
         "Your evidence supports the planted heads that follow their target, and refuses the others. Now the digits. "
-        f"From the class token to the patch with the most ink, heads 0 to 5 of layer 0 have {', '.join(own)}. So your claim "
-        f"holds for: {', '.join(heads) or 'none'}."
+        f"From the class token to the patch with the most ink, heads 0 to 5 of layer 0 have {', '.join(own)}. "
+        f"So the claim holds for: {', '.join(heads) or 'none'}."
     )
 
 
@@ -90,7 +90,7 @@ def planted_heads(usual: Tensor | None, share: float) -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def digits() -> tuple[Tensor, Tensor]:
-    """Return the weights from *class* to the patches in layer 0 of the digits model, and the patch with the most ink."""
+    """Return the weights from *class* to the patches in layer 0 of the digits model, and the patch with most ink."""
     task, model = find_task("digits"), shipped_model("digits")
     with torch.no_grad():
         model(task.held_out.inputs)

@@ -1,7 +1,6 @@
 """An exercise of notebook 06: map what a head contributes."""
 
 import torch
-from torch import Tensor
 
 from mha_course.checking.exercise import exercise
 

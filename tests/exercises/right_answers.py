@@ -108,6 +108,7 @@ def gain_by_combinations(seen, unseen, number):
 
 def by_hits_of_the_mean_map(weights, target):
     """How often the largest weight is on the target, and how often that of the head's mean map is."""
+
     def hits(weights):
         return (weights.argmax(dim=-1) == target[:, None]).double().mean(dim=(0, 2))
 
