@@ -25,10 +25,10 @@ ANYWHERE = "attends to a random token"
 
 def evidence(weights, target):
     def on(target):
-        at = target[:, None, :, None].expand(-1, weights.shape[1], -1, -1)  # (examples, heads, queries, 1)
+        at = target[:, None, :, None].expand(-1, weights.shape[1], -1, -1)
         return weights.gather(-1, at).mean(dim=(0, 2, 3))
 
-    return on(target), on(target.roll(1, dims=0))  # the second with the targets of another example
+    return on(target), on(target.roll(1, dims=0))  # targets of another example
 
 
 @judged(
