@@ -11,12 +11,14 @@ from mha_course.language import lang, sentences, tr
 
 SIGNS = {
     "right": "✓ Right.",
+    "passes": "✓ All tests pass.",
     "wrong": "✗ Not right.",
     "not yet": "… Not yet.",
     "other": "≠ Different from the formula.",
 }
 COLOURS = {  # JupyterLab's own where there is one, so that its light and dark themes are followed
     "right": "var(--jp-success-color1, #2e7d32)",
+    "passes": "var(--jp-success-color1, #2e7d32)",
     "wrong": "var(--jp-warn-color1, #b26a00)",
     "not yet": "var(--jp-border-color1, #888)",
     "other": "var(--jp-info-color1, #1976d2)",
@@ -41,10 +43,10 @@ class Page:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Hold the feedback on a learner's answer, shown as text or HTML; its truth value is whether the answer is right.
+    """Hold the feedback on a learner's answer, shown as text or HTML; it is true if the answer is right, or passes.
 
     Attributes:
-        state: "right", "wrong", "not yet" or "other", neither right nor wrong.
+        state: "right", "wrong", "not yet", "passes" (some tests find no fault), or "other", neither right nor wrong.
         text: what the result does, or what is good about it; code stands between backticks.
         evidence: a call that shows it; "" if the text says it all.
         next_step: what to do now.
@@ -62,7 +64,7 @@ class Verdict:
     about: str = field(default="", repr=False)
 
     def __bool__(self) -> bool:
-        return self.state == "right"
+        return self.state in ("right", "passes")
 
     def __repr__(self) -> str:
         lines = sentences([tr(SIGNS[self.state]), self.text]), self.evidence, self.next_step

@@ -1,7 +1,8 @@
 """Exercises on importance: a search, a choice tested on other data, and a measure of the learner's."""
 
-import copy
 import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,9 +12,8 @@ from torch import Tensor
 from mha_course import heads
 from mha_course.checking.comparing import Result, plain
 from mha_course.checking.exercise import exercise, judged
-from mha_course.checking.running import MistakeError, run_safely, same
+from mha_course.checking.running import MistakeError, run_safely
 from mha_course.checking.wording import as_sentence
-from mha_course.heads.measures import measured
 from mha_course.models.tasks import Batch, Task
 from mha_course.models.training import seeded
 from mha_course.models.transformer import Encoder, TokenEmbedding
@@ -22,17 +22,17 @@ TASK = Task()
 SHAPE = (2, 4)  # layers and heads of the small models
 NEEDED = 0.8  # rank correlation with the truth
 NEARLY = 0.95  # rank correlation with another measure
+CALLS = 100  # of the accuracy of one model
 
 
-def first_and_last(model, batch, task):
-    shape = heads.head_grid(model)
-    found, ones = torch.zeros(shape), torch.ones(shape)
-    none, full = (task.accuracy(model, batch, gates) for gates in (0 * ones, ones))
-    for head in range(found.numel()):
-        only = torch.eye(found.numel())[head].view(shape)
-        comes_first = task.accuracy(model, batch, only) - none
-        comes_last = full - task.accuracy(model, batch, ones - only)
-        found.view(-1)[head] = (comes_first + comes_last) / 2
+def first_and_last(accuracy, shape):
+    found, all_on = torch.zeros(shape), torch.ones(shape)
+    for layer, head in itertools.product(*map(range, shape)):
+        only = torch.zeros(shape)
+        only[layer, head] = 1
+        comes_first = accuracy(only) - accuracy(0 * all_on)
+        comes_last = accuracy(all_on) - accuracy(all_on - only)
+        found[layer, head] = (comes_first + comes_last) / 2
     return found
 
 
@@ -44,16 +44,17 @@ def first_and_last(model, batch, task):
 def own_importance(function: Callable[..., Tensor]) -> str:
     """Check a learner's head importance function by rank correlation with exact Shapley values on four small models.
 
-    (model, batch, task) → (num_blocks, num_heads), higher is more important, as tables of measures are.
-    The models have random weights and are asked on other examples than ``batch``. The mean correlation must be above
-    0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
+    (accuracy, shape) → numbers of this shape, (num_blocks, num_heads), higher is more important. ``accuracy(gates)`` is
+    that of a model which the function cannot see, with a gate from 0 to 1 at each head; at most 100 calls a model.
+    The models have random weights, and the truth is computed on other examples. The mean correlation must be above
+    0.8. Source: the truth is L. S. Shapley's, 1953; leave-one-out as in P. Michel et al., 2019.
     """
     results = tables_from(function)
-    bars = [agreement(said_by(measure), truths()) for measure in (GATE_GRADIENT, PATH_GRADIENT)]
+    bars = [agreement(said_by(measure), truths()) for measure in (leave_one_out, each_alone)]
     score = agreement(results, truths())
     told = (
         f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. A random order "
-        f"has 0.00, the gate gradient {bars[0]:.2f}, the path gradient {bars[1]:.2f}; more than {NEEDED} is needed."
+        f"has 0.00, leave-one-out {bars[0]:.2f}, each head alone {bars[1]:.2f}; more than {NEEDED} is needed."
     )
     if score > NEEDED:
         return told
@@ -108,20 +109,30 @@ def truths() -> list[Tensor]:
 @functools.cache
 def said_by(measure: Callable) -> list[Tensor]:
     """Apply an importance measure to each model of ``small_models``; return its head scores, one tensor per model."""
-    return [plain(measure(model, batch, TASK)) for model, batch, _ in small_models()]
+    return [measure(accuracy_of(model, batch), SHAPE) for model, batch, _ in small_models()]
+
+
+def accuracy_of(model: Encoder, batch: Batch) -> Callable[[Tensor], float]:
+    """Return the function from gates (num_blocks, num_heads) to the accuracy of ``model`` on ``batch``.
+
+    It raises a ``MistakeError`` for gates of another shape, and at call number ``CALLS`` + 1.
+    """
+    calls = itertools.count(1)
+
+    def accuracy(gates: Tensor) -> float:
+        if next(calls) > CALLS:
+            raise MistakeError(f"Your code calls `accuracy` more than {CALLS} times. Choose which sets to measure.")
+        if not isinstance(gates, Tensor) or gates.shape != SHAPE:
+            raise MistakeError(f"`accuracy` needs gates of the shape {SHAPE}, one for each head.")
+        return TASK.accuracy(model, batch, gates.float())
+
+    return accuracy
 
 
 def tables_from(function: Any) -> list[Tensor]:
     """Run a learner's importance function on each of ``small_models``; return its tensors, or raise if invalid."""
-
-    def watched(model: Encoder, examples: Batch, task: Task) -> Any:
-        before = copy.deepcopy((model.state_dict(), examples))
-        answer = function(model, examples, task)
-        require_untouched(model, examples, *before)
-        return answer
-
-    trials = [(model, batch, TASK) for model, batch, _ in small_models()]
-    outcomes = run_safely(watched if callable(function) else function, trials)
+    trials = [(accuracy_of(model, batch), SHAPE) for model, batch, _ in small_models()]
+    outcomes = run_safely(function, trials)
     results = [Result(trial, outcome, torch.zeros(SHAPE)) for trial, outcome in zip(trials, outcomes, strict=True)]
     for result in results:
         if result.numbers is None or result.numbers.shape != SHAPE:
@@ -135,64 +146,24 @@ def tables_from(function: Any) -> list[Tensor]:
     return tables
 
 
-def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor], given: Batch) -> None:
-    """Raise a ``MistakeError`` if ``model`` or ``examples`` differ from the copies made before a learner's code ran."""
-    changes = {
-        "changes the model's weights": not same(before, dict(model.state_dict())),
-        "changes the examples": not same((examples.inputs, examples.targets), (given.inputs, given.targets)),
-        "leaves the model in train mode": model.training,
-        "leaves gradients in the model's parameters": any(p.grad is not None for p in model.parameters()),
-    }
-    for change, made in changes.items():
-        if made:
-            raise MistakeError(f"Your code {change}. A measure must not change what it is given.")
+def leave_one_out(accuracy: Callable[[Tensor], float], shape: tuple[int, int]) -> Tensor:
+    """Return, for each head, the loss of accuracy without it."""
+    return accuracy(torch.ones(shape)) - torch.tensor([accuracy(1 - only) for only in one_head(shape)]).view(shape)
 
 
-def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
-    """Return the gradient of the mean loss with respect to each entry of an all-ones head mask, with its sign."""
-    gates = torch.ones(len(batch), *SHAPE, requires_grad=True)
-    losses = task.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets).mean(dim=1)
-    return torch.autograd.grad(losses.sum(), gates)[0].mean(dim=0)
+def each_alone(accuracy: Callable[[Tensor], float], shape: tuple[int, int]) -> Tensor:
+    """Return, for each head, the accuracy when every other head is masked."""
+    return torch.tensor([accuracy(only) for only in one_head(shape)]).view(shape)
 
 
-def each_alone(model: Encoder, batch: Batch, task: Task) -> Tensor:
-    """Return, for each head, the accuracy of the model when every other head is masked."""
-    return torch.tensor([task.accuracy(model, batch, only) for only in torch.eye(8).view(8, *SHAPE)]).view(SHAPE)
+def one_head(shape: tuple[int, int]) -> Tensor:
+    """Return gates (num_heads of the model, *shape) that let through one head each."""
+    return torch.eye(math.prod(shape)).view(-1, *shape)
 
 
-GATE_GRADIENT = functools.partial(measured, measure="gate_gradient", signed=False)
-PATH_GRADIENT = functools.partial(measured, measure="integrated_gradients")
-ONE_COMPANY = {
-    "leave-one-out": functools.partial(measured, measure="leave_one_out", score="accuracy"),
-    "leave-one-out, by the loss": functools.partial(measured, measure="leave_one_out"),
-    "the gate gradient": GATE_GRADIENT,
-    "the accuracy of each head alone": each_alone,
-}
+ONE_COMPANY = {"leave-one-out": leave_one_out, "the accuracy of each head alone": each_alone}
 LOW_MEASURES = {
-    "It ranks heads by confidence. Concentrated attention does not show whether the output is used.": (
-        functools.partial(measured, measure="confidence")
-    ),
-    "It ranks heads by entropy. Narrow attention does not show whether the output is used.": (
-        functools.partial(measured, measure="entropy")
-    ),
-    "It ranks heads by the norm of their output. A large output may have no effect on the answers.": (
-        functools.partial(measured, measure="output_norm")
-    ),
-    "It takes the absolute value after averaging, so helping some examples cancels hurting others.": (
-        lambda *given: signed_gradient(*given).abs()
-    ),
-    "It is the gradient with its sign. A head that helps has a negative one.": signed_gradient,
-    "It is minus the mean gradient, in which helping some examples cancels hurting others.": (
-        lambda *given: -signed_gradient(*given)
-    ),
-    "It divides each layer's gradients by their norm, as if all layers were equally important.": (
-        lambda *given: torch.nn.functional.normalize(GATE_GRADIENT(*given), dim=1)
-    ),
-    "It is the gate gradient, the bar to beat. It measures only small changes near the full model.": GATE_GRADIENT,
-    "It is leave-one-out. It removes a head only while all others are present.": ONE_COMPANY["leave-one-out"],
-    "It is leave-one-out, by the loss. It removes a head only while all others are present.": (
-        ONE_COMPANY["leave-one-out, by the loss"]
-    ),
+    "It is leave-one-out. It removes a head only while all others are present.": leave_one_out,
     "It measures each head alone. It misses what a head adds to others.": each_alone,
 }
 

@@ -1,72 +1,8 @@
-"""Exercises of notebook 06: choose a head and test it, and map what a head contributes."""
+"""An exercise of notebook 06: map what a head contributes."""
 
 import torch
-from torch import Tensor
 
 from mha_course.checking.exercise import exercise
-
-
-def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
-    """Return random weights (number, num_layers, num_heads): each head's attention to a given word in each sentence."""
-    weights = torch.rand(number, num_layers, num_heads) ** 3
-    weights[0] *= 0.2
-    return weights
-
-
-@exercise(
-    trials=lambda: [
-        (sentences(4, 2, 3), sentences(3, 2, 3)),
-        (sentences(3, 3, 4), sentences(5, 3, 4)),
-        (sentences(6, 5, 4), sentences(4, 5, 4)),
-    ],
-    praise="The head is chosen on one set of sentences and tested on another, so the figure is not inflated.",
-    idea="The largest of many means is partly luck, so the figure has to come from other sentences.",
-    begin="Begin with the mean weight of each head over the calibration sentences.",
-    mistakes="""
-        test.mean(dim=0).flatten()[best] -> means.max() => The figure comes from the sentences that chose the head, so
-            it is partly luck. Use the test sentences.
-        means = calibration.mean(dim=0).flatten() -> means = test.mean(dim=0).flatten() => The head is chosen on the
-            test sentences. Choose it on the others.
-        means = calibration.mean(dim=0).flatten() -> means = torch.cat([calibration, test]).mean(dim=0).flatten() => The
-            head is chosen on all sentences, so no sentence is left to test it.
-        test.mean(dim=0).flatten()[best] -> torch.cat([calibration, test]).mean(dim=0).flatten()[best] => The figure
-            comes from all sentences, including those that chose the head.
-        test.mean(dim=0).flatten()[best] -> test.mean(dim=0).max() => The figure is that of the best head on the test
-            sentences. Use the head that was chosen.
-        means = calibration.mean(dim=0).flatten() -> means = calibration.amax(dim=0).flatten() => The head is chosen by
-            its best sentence. Choose by the mean.
-        means = calibration.mean(dim=0).flatten() -> means = -calibration.mean(dim=0).flatten() => This is the head with
-            the lowest mean.
-        test.mean(dim=0).flatten()[best] -> test.amax(dim=0).flatten()[best] => The figure is that of one sentence, the
-            best. Take the mean.
-        best // num_heads, best % num_heads -> best % num_heads, best // num_heads => Layer and head are exchanged.
-        best // num_heads, best % num_heads -> best // num_heads + 1, best % num_heads + 1 => Layers and heads are
-            counted from 1. Count from 0.
-        [best // num_heads, best % num_heads, figure] -> [best, figure] => Layer and head are one number. Divide it by
-            the number of heads.
-        (calibration, test): -> (test, calibration): => The two sets of sentences are exchanged.
-        calibration.shape[2] -> calibration.shape[1] => The number of the head is divided by the number of layers.
-            Divide it by the number of heads.
-        means.argmax().item() -> calibration.mean(dim=(0, 2)).argmax().item() * num_heads + calibration.mean(dim=(0,
-            1)).argmax().item() => Layer and head are chosen separately, each by a mean over the other. Choose both
-            together.
-        means.argmax().item() -> max(range(len(means)), key=lambda place: (calibration.mean(dim=(0, 2))[place //
-            num_heads].item(), means[place].item())) => The layer is chosen first, by the mean of its heads. The best
-            head may be in another one.
-        """,
-)
-def choose_head(calibration, test):
-    """Return layer and number of the head with the highest mean weight in ``calibration``, and its mean in ``test``.
-
-    calibration (sentences, layers, heads) and test (other sentences, layers, heads): the weight of each head on the
-    wanted word in each sentence → layer, head and figure, three plain numbers (``.item()``): the head with the highest
-    mean on the calibration sentences, and its mean on the test sentences.
-    """
-    num_heads = calibration.shape[2]
-    means = calibration.mean(dim=0).flatten()
-    best = means.argmax().item()
-    figure = test.mean(dim=0).flatten()[best].item()
-    return [best // num_heads, best % num_heads, figure]
 
 
 def contribution_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, head_size: int) -> tuple:

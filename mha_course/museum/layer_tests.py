@@ -258,12 +258,13 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
 
 
 def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Run all tests on a layer class; return a verdict that says that all pass, or names those that find a fault."""
+    """Run all tests on a layer class; return the verdict that all pass, or the names of those that find a fault."""
     if not isinstance(implementation, type):
         return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation, tests)
     if not report.caught_by:
-        return Verdict("right", f"All {len(tests)} tests pass.")
+        seen = f"The {len(tests)} tests find no fault, which does not prove the layer right."
+        return Verdict("passes", f"{seen} A fault that shows in none of their inputs would pass, too.")
     first = report.caught_by[0]
     seen = report.findings[first] or ""
     if seen.startswith(RAISES) and seen in [report.findings[test] for test in tests if "reference" in test]:

@@ -176,44 +176,6 @@ def _(W, num_heads):
     return W[part == 0], W[part == 1], W[part == 2]
 
 
-@wrong("choose_head", "The figure comes from the sentences that chose the head")
-def _(calibration, test):
-    """It reports the weight on the sentences that the head was chosen on, not on the others."""
-    mean = calibration.mean(dim=0)
-    layer, head = divmod(mean.argmax().item(), mean.shape[1])
-    return [layer, head, mean[layer, head].item()]
-
-
-@wrong("choose_head", "Layer and head are exchanged")
-def _(calibration, test):
-    """Layer and head are exchanged: the quotient is the layer and the remainder is the head."""
-    mean = calibration.mean(dim=0)
-    best = int(mean.argmax())
-    layer = best % mean.shape[1]
-    head = best // mean.shape[1]
-    return [layer, head, float(test.mean(dim=0).flatten()[best])]
-
-
-@wrong("choose_head", "The layer is chosen first, by the mean of its heads")
-def _(calibration, test):
-    """It picks the layer with the highest mean over all its heads first, instead of the single best head of all
-    layers."""
-    means = calibration.mean(dim=0)
-    layer = int(means.mean(dim=1).argmax())
-    head = int(means[layer].argmax())
-    return [layer, head, test[:, layer, head].mean().item()]
-
-
-@right("choose_head")
-def _(calibration, test):
-    best = (-1.0, 0, 0)
-    for layer in range(calibration.shape[1]):
-        for head in range(calibration.shape[2]):
-            best = max(best, (calibration[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
-    _, layer, head = best
-    return [layer, head, test[..., layer, head].mean().item()]
-
-
 @wrong("contribution_map", "This is the length of the values")
 def _(weights, values, W_o):
     """It takes the length of the value itself: the value has not gone through the head's columns of W_o."""

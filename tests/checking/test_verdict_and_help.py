@@ -432,8 +432,8 @@ def test_an_error_is_the_headline_and_text_and_evidence_come_from_one_call():
         triangle(leaves).text
         == "Your code raises KeyError: 'leaves' at “raise KeyError(\"leaves\")”. Seen with distance of shape (5,)."
     )
-    missing = COURSE["own_importance"](lambda model, batch, task: task.loss(model)).text
-    assert "no attribute 'loss' (did you mean 'losses'?)" in missing and "row for each layer" not in missing
+    missing = COURSE["own_importance"](lambda accuracy, shape: shape.counts).text
+    assert "no attribute 'counts' (did you mean 'count'?)" in missing and "row for each layer" not in missing
 
 
 def test_one_part_in_a_tuple_is_told_as_a_comma_too_many():

@@ -2,12 +2,10 @@
 
 import itertools
 import math
-from functools import partial
 
 import torch
 from torch.nn import functional as F
 
-from mha_course.heads.measures import measured
 from mha_lib import KernelPooling, masked_softmax
 
 
@@ -108,11 +106,46 @@ def gain_by_combinations(seen, unseen, number):
     return unseen[max(sets, key=lambda heads: seen[heads])] - unseen[sets].mean()
 
 
-def head_by_sentences(chosen_on, judged_on):
-    """The highest sum over sentences, sought head by head."""
-    places = itertools.product(*map(range, chosen_on.shape[1:]))
-    layer, head = max(places, key=lambda place: chosen_on[:, place[0], place[1]].sum())
-    return layer, head, (judged_on[:, layer, head].sum() / len(judged_on)).item()
+def by_hits_of_the_mean_map(weights, target):
+    """How often the largest weight is on the target, and how often that of the head's mean map is."""
+
+    def hits(weights):
+        return (weights.argmax(dim=-1) == target[:, None]).double().mean(dim=(0, 2))
+
+    return hits(weights), hits(weights.mean(dim=0, keepdim=True))
+
+
+def by_all_exchanges(weights, target):
+    """The weight on the target, beside that of the same head on the targets of all examples."""
+    one_hot = F.one_hot(target, weights.shape[-1]).float()  # (examples, queries, keys)
+    number = (weights * one_hot[:, None]).sum(dim=-1).mean(dim=(0, 2))
+    return [number.tolist(), (weights.mean(dim=0) * one_hot.mean(dim=0)).sum(dim=-1).mean(dim=1).tolist()]
+
+
+def half_open(accuracy, shape):
+    """What a head adds while all others are half open."""
+    found = torch.zeros(shape)
+    for place in itertools.product(*map(range, shape)):
+        with_it, without = torch.full(shape, 0.5), torch.full(shape, 0.5)
+        with_it[place], without[place] = 1, 0
+        found[place] = accuracy(with_it) - accuracy(without)
+    return found
+
+
+def by_random_orders(accuracy, shape):
+    """What a head adds where it comes in five random orders, and in these from back to front."""
+    torch.manual_seed(0)
+    found = torch.zeros(shape).flatten()
+    orders = [torch.randperm(len(found)) for _ in range(5)]
+    for order in orders + [order.flip(0) for order in orders]:
+        gates = torch.zeros(shape).flatten()
+        before = accuracy(gates.view(shape))
+        for head in order:
+            gates[head] = 1
+            after = accuracy(gates.view(shape))
+            found[head] += after - before
+            before = after
+    return found.view(shape)
 
 
 def set_by_loops(calibration, test, share):
@@ -180,10 +213,7 @@ RIGHT = {
     "for_halves": [halves_by_lists],
     "change_when_alone": [change_by_padded_queries],
     "smallest_set": [set_by_loops],
-    "choose_head": [head_by_sentences],
+    "own_evidence": [by_hits_of_the_mean_map, by_all_exchanges],
     "resample_pairs": [resampled_by_number],
-    "own_importance": [
-        partial(measured, measure="integrated_gradients"),
-        partial(measured, measure="shapley", score="accuracy", num_orders=50),
-    ],
+    "own_importance": [half_open, by_random_orders],
 }

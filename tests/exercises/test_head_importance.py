@@ -6,7 +6,6 @@ import torch
 
 from mha_course import heads
 from mha_course.exercises import head_importance, own_importance
-from mha_course.heads.measures import measured
 
 
 def test_the_truth_is_the_mean_over_orders():
@@ -19,18 +18,29 @@ def test_the_truth_is_the_mean_over_orders():
     assert heads.spearman(total, head_importance.truths()[1].flatten()) > 0.9
 
 
-def half_out(model, batch, task):
+def half_out(accuracy, shape):
     """As leave-one-out, but the head only goes half."""
-    halves = torch.ones(8, 8).fill_diagonal_(0.5).view(8, *head_importance.SHAPE)
-    costs = [task.accuracy(model, batch) - task.accuracy(model, batch, gates) for gates in halves]
-    return torch.tensor(costs).view(head_importance.SHAPE)
+    halves = [accuracy(1 - only / 2) for only in torch.eye(8).view(8, *shape)]
+    return -torch.tensor(halves).view(shape)
 
 
-def with_means(model, batch, task):
-    return measured(model, batch, task, "leave_one_out", "accuracy", by="mean")
+def pairs(accuracy, shape):
+    """The costs of all pairs that a head is in."""
+    heads_of_pairs = [torch.eye(8)[list(pair)].sum(dim=0) for pair in itertools.combinations(range(8), 2)]
+    costs = [accuracy(torch.ones(shape)) - accuracy(1 - pair.view(shape)) for pair in heads_of_pairs]
+    return (torch.tensor(costs) @ torch.stack(heads_of_pairs)).view(shape)
 
 
 def test_a_weak_measure_is_told_to_vary_the_other_heads_and_what_it_is_close_to():
-    near, far = own_importance(half_out).text, own_importance(with_means).text
+    near, far = own_importance(half_out).text, own_importance(pairs).text
     assert "Its order is nearly that of leave-one-out (rank correlation 0.97)" in near and "nearly" not in far
     assert all("Measure a head with several sets of other heads present" in text for text in (near, far))
+
+
+def all_sets(accuracy, shape):
+    sets = heads.set_members(torch.arange(256), 8).float()
+    return heads.shapley(torch.tensor([accuracy(gates.view(shape)) for gates in sets]).double()).view(shape)
+
+
+def test_a_measure_has_a_hundred_calls_so_it_cannot_ask_for_every_set():
+    assert "more than 100 times" in own_importance(all_sets).text

@@ -141,7 +141,7 @@ def test_on_any_schedule_blocks_give_every_token_what_its_text_gives_alone(story
             for i, output in zip(who, story["advance"](blocks, rows) if rows else (), strict=True):
                 outputs[i].append(output)
                 if len(outputs[i]) == len(visits[i][2]):
-                    story["leave"](blocks, visits[i][0])
+                    blocks.leave(visits[i][0])
         for (_, _, text), output in zip(visits, outputs, strict=True):
             alone = story["decode"](story["rotary"], text[None], [len(text)])[0]
             torch.testing.assert_close(torch.stack(output), alone, rtol=0, atol=1e-12)
@@ -160,7 +160,7 @@ def test_the_picture_shows_the_tables_of_the_notebooks_own_blocks(story, size):
         assert picture.tables() == {row: table for row, table in sorted(blocks.table.items()) if table}
         for row, first, length in here:
             if step + 1 == first + length:
-                story["leave"](blocks, row)
+                blocks.leave(row)
 
 
 def test_the_text_below_the_picture_counts_its_opening_step():
@@ -189,18 +189,18 @@ def test_who_asks_for_more_blocks_than_there_are_is_told_so(story):
 
 
 def test_each_mistake_with_blocks_passes_a_weak_test_and_is_caught_by_the_strong_one():
-    header, *lines = shown_by('still read"):').splitlines()
+    header, *lines = shown_by("LongestPosition, TailIsRead").splitlines()
     assert [column.strip() for column in header.split("  ") if column.strip()] == [
         "two of 8",
         "9, 3, 6",
         "8 after 8",
         "11 after 3",
     ]
-    words = {line[:10].strip(): line[10:].split() for line in lines}
+    words = {line[:16].strip(): line[16:].split() for line in lines}
     assert words == {
-        "positions": ["passes", "passes", "passes", "CAUGHT"],
-        "tail": ["CAUGHT"] * 4,
-        "still read": ["passes", "passes", "passes", "CAUGHT"],
+        "LongestPosition": ["passes", "passes", "passes", "CAUGHT"],
+        "TailIsRead": ["CAUGHT"] * 4,
+        "StillRead": ["passes", "passes", "passes", "CAUGHT"],
     }
 
 
