@@ -2,7 +2,7 @@
 
 import html
 
-from mha_course.checking import kept_work
+from mha_course import kept_work
 from mha_course.checking.exercise import Exercise
 from mha_course.checking.verdict import Page
 from mha_course.language import lang, sentences, tr

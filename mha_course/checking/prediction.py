@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable
 from typing import Any
 
-from mha_course.checking import kept_work
+from mha_course import kept_work
 from mha_course.checking.verdict import Page
 from mha_course.language import lang, tr
 
