@@ -10,6 +10,7 @@ one message, with names in braces where numbers and words are put in; one that a
 import functools
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from mha_course import kept_work
 MESSAGES = Path(__file__).with_name("messages")
 ENGLISH = "en"
 KEPT_AS = "language"  # in the learner's progress
+# Full-width signs bring their own space; beside Han and kana, quotation marks need none.
+CLOSED_UP = re.compile(
+    r" (?=[，。；：、（）「」])|(?<=[，。；：、（）「」]) |(?<=[\u3040-\u9fff]) (?=“)|(?<=”) (?=[\u3040-\u9fff])"
+)
 _chosen = ""
 
 
@@ -80,7 +85,7 @@ def tr(message: str, *parts: Any, **named: Any) -> str:
     said = words.get(message, message) if message else ""
     if parts or named:
         own = [english(part) for part in parts], {name: english(part) for name, part in named.items()}
-        return Said(said.format(*parts, **named), message.format(*own[0], **own[1]))
+        return Said(CLOSED_UP.sub("", said.format(*parts, **named)), message.format(*own[0], **own[1]))
     return message if isinstance(message, Said) else Said(said, message)
 
 

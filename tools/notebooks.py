@@ -117,7 +117,7 @@ def execute(notebook, folder, env, kernel_manager_class=OwnKernel):
 
 
 def clean_environment():
-    """Environment variables for one thread, and for notebooks that neither read nor change anybody's kept work or language.
+    """Environment variables for one thread, and for notebooks that neither read nor change what anybody has kept.
 
     Worked answers are on: the saved page of 00 shows its complete class.
     """

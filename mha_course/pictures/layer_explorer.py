@@ -9,7 +9,7 @@ import torch
 import traitlets
 from torch import Tensor, nn
 
-from mha_course.language import sentences, tr
+from mha_course.language import listed, sentences, tr
 from mha_course.models.any_layer import MAPS, linear_maps, num_heads_of
 from mha_course.models.shipped import shipped_model
 from mha_course.models.tasks import find_task
@@ -197,7 +197,7 @@ class LayerExplorer(LivePicture):
         query, key = divmod(self.cell, num_keys)
         for (x, y), (cell, _) in canvas.maps.items():
             canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
-        largest = ", ".join(map(signed, weights.amax(dim=(1, 2)).tolist()))
+        largest = listed(map(signed, weights.amax(dim=(1, 2)).tolist()))
         words = {
             "heads": many(num_heads),
             "size": self.num_hiddens // num_heads,

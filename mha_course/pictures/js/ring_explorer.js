@@ -344,7 +344,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(worth, { text: lostOf(own) });
       const told = {
         head: own[0],
-        heads: own.join(", "),
+        heads: own.join(tr(", ")),
         job: name ?? job.textContent,
         lost: worth.textContent || "?",
       };
@@ -393,10 +393,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
     const read = tr("From {query}, two before to two after: {answers}.", {
       query: letterAt(focus),
-      answers: predicted.join(", "),
+      answers: predicted.join(tr(", ")),
     });
     const slow = busy && isSliced ? tr("This page allows no worker, so training is slower.") : "";
-    say([note || read, slow].filter(Boolean).join(" "));
+    say([note || read, slow].filter(Boolean).join(tr(" ")));
   }
 
   function tell({ own, count, isSplit, off, valid, right, jobs, step }) {
