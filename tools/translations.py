@@ -32,7 +32,7 @@ import polib
 
 from tools import code_messages, first_cell, glossary
 from tools.languages import CATALOGUES, LANGUAGES
-from tools.messages import KEEP, damage, messages, translate
+from tools.messages import damage, messages, translate
 from tools.notebooks import NOTEBOOKS, clean_environment, execute, normalise, read
 from tools.strings import COURSE, strings
 
@@ -122,6 +122,8 @@ def lost(entry, language, code):
         yield from damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])
     for word, better in glossary.never_said(entry.msgstr, language):
         yield "never", f"{word!r} is never said, but {better!r}"
+    for term, forms in glossary.lacking(entry.msgid, entry.msgstr, language, held=True):
+        yield "term", f"{term!r} is called {forms!r}"
 
 
 def load(stem, language):
@@ -436,7 +438,7 @@ def terms():
     """Print the translated paragraphs that have none of the glossary's forms for a term of theirs."""
     for stem, language in catalogues():
         for block, other in translated(stem, language).items():
-            for term, forms in glossary.lacking(KEEP.sub(" ", block), other, language):
+            for term, forms in glossary.lacking(block, other, language):
                 print(f"{language} {stem} {term!r}: none of {forms}\n   {block[:150]}\n   {other[:150]}")
 
 
