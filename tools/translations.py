@@ -119,7 +119,7 @@ def lost(entry, language, code):
     if entry.msgid in code:
         yield from code_messages.damage(entry.msgid, entry.msgstr)
     else:
-        yield from damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])
+        yield from damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"], LANGUAGES[language]["slants"])
     for word, better in glossary.never_said(entry.msgstr, language):
         yield "never", f"{word!r} is never said, but {better!r}"
     for term, forms in glossary.lacking(entry.msgid, entry.msgstr, language, held=True):
