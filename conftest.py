@@ -14,6 +14,7 @@ from turns import EVERYDAY, LONG, by_turns
 from unchanged import Unchanged
 
 os.environ["MHA_PROGRESS"] = "off"  # neither a test nor a kernel that it starts writes into a developer's home
+os.environ.pop("MHA_LANGUAGE", None)  # and none speaks the developer's language
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
 DEVICE = os.environ.get("MHA_DEVICE", "cpu")
 WITHOUT_REAL_MODELS = os.environ.get("MHA_WITHOUT_REAL_MODELS") == "1"

@@ -2,19 +2,28 @@
 
     language.use("vi")
 
-or the environment variable ``MHA_LANGUAGE`` chooses it; a notebook in a language does so in its first cell. A sentence
-is one message, with names in braces where numbers and words are put in; one that a catalogue lacks is English.
+or the environment variable ``MHA_LANGUAGE`` chooses it. A page that there is in several languages does so in its first
+cell; all other notebooks speak the language that was chosen last, which is kept where predictions are. A sentence is
+one message, with names in braces where numbers and words are put in; one that a catalogue lacks is English.
 """
 
 import functools
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from mha_course import kept_work
+
 MESSAGES = Path(__file__).with_name("messages")
 ENGLISH = "en"
+KEPT_AS = "language"  # in the learner's progress
+# Full-width signs bring their own space; beside Han and kana, quotation marks need none.
+CLOSED_UP = re.compile(
+    r" (?=[，。；：、（）「」])|(?<=[，。；：、（）「」]) |(?<=[\u3040-\u9fff]) (?=“)|(?<=”) (?=[\u3040-\u9fff])"
+)
 _chosen = ""
 
 
@@ -34,7 +43,7 @@ class Said(str):
 
 
 def use(language: str) -> None:
-    """Choose the language of all messages by its code, such as "en" or "vi".
+    """Choose the language of all messages by its code, such as "en" or "vi", in this notebook and in those run later.
 
     Raises:
         ValueError: there is no catalogue of this language.
@@ -43,12 +52,24 @@ def use(language: str) -> None:
     if language not in (known := [ENGLISH, *sorted(path.stem for path in MESSAGES.glob("*.json"))]):
         raise ValueError(f"language must be one of {', '.join(known)}, got {language!r}")
     _chosen = language
+    if _last_choice() != language:
+        kept_work.keep(KEPT_AS, {"text": language})
+        _last_choice.cache_clear()
 
 
 def chosen() -> str:
-    """Return the code of the language in use: "en" if none was chosen or the chosen one has no translations."""
-    code = _chosen or os.environ.get("MHA_LANGUAGE", "")
+    """Return the code of the language in use: "en" if none was chosen or the chosen one has no translations.
+
+    ``use`` in this kernel goes before ``MHA_LANGUAGE``, and that before what was chosen in another notebook.
+    """
+    code = _chosen or os.environ.get("MHA_LANGUAGE") or _last_choice()
     return code if catalogue(code) else ENGLISH
+
+
+@functools.cache
+def _last_choice() -> str:
+    """What ``use`` has kept, read once: many messages ask for it."""
+    return kept_work.kept().get(KEPT_AS, {}).get("text", "")
 
 
 @functools.cache
@@ -64,7 +85,7 @@ def tr(message: str, *parts: Any, **named: Any) -> str:
     said = words.get(message, message) if message else ""
     if parts or named:
         own = [english(part) for part in parts], {name: english(part) for name, part in named.items()}
-        return Said(said.format(*parts, **named), message.format(*own[0], **own[1]))
+        return Said(CLOSED_UP.sub("", said.format(*parts, **named)), message.format(*own[0], **own[1]))
     return message if isinstance(message, Said) else Said(said, message)
 
 

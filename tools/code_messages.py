@@ -7,6 +7,7 @@ import tokenize
 
 WORD = re.compile(r"[^\W\d_]{3}")
 CODE = re.compile(r"[\w.]*[_.][\w.]*|W_.")  # names of code, such as repeat_interleave
+JOINED = re.compile(r"'[、，]'\.join\(")  # a language may put its own comma between the parts of a list
 FIELD = re.compile(r"\{[^{}]*\}")
 PARTS = re.compile(r'[fr]*"((?:[^"\\]|\\.)*)"|[fr]*\'((?:[^\'\\]|\\.)*)\'')
 NAMES = {"find_task", "shipped_model", "find_spec", "predict", "answer", "register_buffer", "getattr", "Drawing"}
@@ -79,6 +80,7 @@ def names_in(node):
 
 def damage(english, other):
     """What a translation of code or of a string has lost: pairs of a kind and of what is wrong."""
+    other = JOINED.sub(r"', '.join(", other)
     for kind, pattern in (("fields", FIELD), ("code", re.compile(r"`[^`\n]+`"))):
         a, b = (set(pattern.findall(text)) for text in (english, other))
         if a != b:

@@ -4,6 +4,7 @@ Its text is made here, from the project's address, so that no notebook can name 
 it says how to install instead.
 """
 
+import re
 import tomllib
 
 from nbformat.v4 import new_code_cell
@@ -35,6 +36,9 @@ BOOK_IN_WORDS = """
         ", pip install {needs} "
         "and pip install --no-deps d2l==1.0.3 torchvision\""""
 
+SPEAKS = '\n\nfrom mha_course import language\n\nlanguage.use("{language}")'  # ends it on a page in several languages
+SWITCHER = re.compile(r"(?m)^\*\*English\*\* · .*\n\n")  # the links to other languages, under an English title
+
 
 def pip_sources():
     """What pip installs mha_lib and mha_course from, or None while the project has no address."""
@@ -59,6 +63,8 @@ def write_first_cell(notebook, sources):
         first.source = SOURCE.format(library=library, course=course) + (BOOK.format(needs=needs) if uses_book else "")
     else:
         first.source = WITHOUT_ADDRESS.format(book=BOOK_IN_WORDS.format(needs=needs) if uses_book else "")
+    if SWITCHER.search(notebook.cells[0].source):
+        first.source += SPEAKS.format(language="en")
     first.metadata = {"tags": [TAG], "jupyter": {"source_hidden": True}}
     notebook.cells = [*cells[:place], first, *cells[place:]]
 

@@ -14,6 +14,8 @@ CODE = re.compile(r"(?ms)^\s*(```|~~~).*?^\s*\1")
 FORMULA = re.compile(r"(?s)\$\$.+?\$\$|\$[^$\n]+\$")
 KEEP = re.compile(rf"`[^`\n]+`|{FORMULA.pattern[4:]}|\]\([^)]+\)|https?://[^\s)>]+|<[a-zA-Z/][^>]*>", re.S)
 MARKS = re.compile(r"\*\*|(?<!\*)\*(?!\*)|(?<!\\)\||^#+ |^[-*] |^\d+\. ", re.M)
+ITALIC = re.compile(r"(?<!\*)\*(?! )([^*\n]+?)(?<! )\*(?!\*)")
+HAN = re.compile(r"[\u3040-\u9fff]")
 NUMBER = re.compile(r"\d+(?:[.,\u00a0]\d+)*")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 LEAD = re.compile(r"(?:#{1,6} |[-*] |\d+\. |\| ?|(?:<[^>]+>)+)?")  # what makes a heading, an item, a row or a tag
@@ -61,20 +63,26 @@ def marked(block):
     return f"{lead}[EN] {block[len(lead) :]}"
 
 
-def damage(english, other, thousands=","):
+def damage(english, other, thousands=",", slants=True):
     """What a translation has lost, and marks that are new in it: pairs of a kind and of what is wrong.
 
     A translation may name a code twice, or say a number where the English has a word.
 
     Args:
         thousands: what stands between the thousands of a number in the translation.
+        slants: whether its letters have italics; else what is italic in English may be emphasised in another way.
     """
     english = THOUSANDS.sub(thousands, english)
+    italics = Counter() if slants else Counter({"*": 1000})
     for kind, pattern, bare in (("markup", KEEP, False), ("marks", MARKS, True), ("numbers", NUMBER, True)):
         a, b = (Counter(pattern.findall(KEEP.sub("", text) if bare else text)) for text in (english, other))
         new = {"markup": [mark for mark in b if mark not in a], "marks": list((b - a).elements()), "numbers": []}[kind]
-        if a - b or new:
+        new = [mark for mark in new if mark not in italics]
+        if a - b - italics or new:
             yield kind, f"lost {list((a - b).elements())}, new {new}"
+    if not slants:
+        slanted = [part for part in ITALIC.findall(KEEP.sub("", other)) if HAN.search(part)]
+        yield from (("italics", f"Han and kana do not slant: {part}") for part in slanted)
     if asterisks(other) > asterisks(english):
         yield "emphasis", "a reader would see asterisks: a sign stands before the end of the bold, a letter behind it"
 

@@ -117,11 +117,11 @@ def execute(notebook, folder, env, kernel_manager_class=OwnKernel):
 
 
 def clean_environment():
-    """Environment variables for one thread, and for notebooks that neither read nor change anybody's kept work.
+    """Environment variables for one thread, and for notebooks that neither read nor change what anybody has kept.
 
     Worked answers are on: the saved page of 00 shows its complete class.
     """
-    return os.environ | {"OMP_NUM_THREADS": "1", "MHA_PROGRESS": "off", "MHA_SOLUTIONS": ""}
+    return os.environ | {"OMP_NUM_THREADS": "1", "MHA_PROGRESS": "off", "MHA_SOLUTIONS": "", "MHA_LANGUAGE": ""}
 
 
 def set_ids(cells, stem):

@@ -32,11 +32,10 @@ import polib
 
 from tools import code_messages, first_cell, glossary
 from tools.languages import CATALOGUES, LANGUAGES
-from tools.messages import KEEP, damage, messages, translate
+from tools.messages import damage, messages, translate
 from tools.notebooks import NOTEBOOKS, clean_environment, execute, normalise, read
 from tools.strings import COURSE, strings
 
-SPEAKS = '\n\nfrom mha_course import language\n\nlanguage.use("{language}")'  # ends a notebook's first cell
 STRINGS = "strings"  # the catalogue of what the library's code says, to which no page belongs
 SHOWN = (  # of README: its first screen, the table of notebooks, and what to do when something fails
     re.compile(r"(?ms)\A.*?(?=^## )"),
@@ -44,8 +43,8 @@ SHOWN = (  # of README: its first screen, the table of notebooks, and what to do
     re.compile(r"(?ms)^## When something fails$.*?(?=^## )"),
 )
 BUTTONS = re.compile(r"(?s)<!-- buttons.*?<!-- end of buttons -->\n\n")
-SWITCHER = re.compile(r"(?m)^\*\*English\*\* · .*\n\n")  # the links to other languages, under an English title
 LINK = re.compile(r'(\]\(|\b(?:src|srcset|href)=")(?!\w+:|#)([^)\s"#]+)')
+ENGLISH_TITLE = re.compile(r"(?m)^\| \d\d \| \[[^\]]+\]\(\.\./[^)]+\)")  # of a notebook, in a row of a translated table
 READ_BY = "Read-By"  # names, in a catalogue's head, the native who has read it: until then pages say that none has
 CHANGED = {"- ": "[-{}-]", "+ ": "{{+{}+}}", "  ": "{}"}  # a word that is gone, one that is new, one that has stayed
 SOFT = ("stale", "missing")  # what makes a page English in places; all else makes it wrong
@@ -82,7 +81,7 @@ def whole(stem, language="en"):
     else:
         text = glossary.page(language) if stem == "GLOSSARY" else home(stem).read_text(encoding="utf-8")
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text, id=stem)])
-    notebook.cells[0].source = SWITCHER.sub("", notebook.cells[0].source)
+    notebook.cells[0].source = first_cell.SWITCHER.sub("", notebook.cells[0].source)
     return notebook
 
 
@@ -120,9 +119,11 @@ def lost(entry, language, code):
     if entry.msgid in code:
         yield from code_messages.damage(entry.msgid, entry.msgstr)
     else:
-        yield from damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])
+        yield from damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"], LANGUAGES[language]["slants"])
     for word, better in glossary.never_said(entry.msgstr, language):
         yield "never", f"{word!r} is never said, but {better!r}"
+    for term, forms in glossary.lacking(entry.msgid, entry.msgstr, language, held=True):
+        yield "term", f"{term!r} is called {forms!r}"
 
 
 def load(stem, language):
@@ -230,21 +231,34 @@ def leads_on(text, stem, language, built):
     return LINK.sub(there, text)
 
 
+def onward(language, built):
+    """What a page says of the numbered notebooks that there are in English only; "" where there are none."""
+    own = {stem for stem, languages in built.items() if language in languages}
+    english = sorted(path.stem[:2] for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb") if path.stem not in own)
+    return LANGUAGES[language]["onward"].format(first=english[0], last=english[-1]) if english else ""
+
+
 def build(stem, language, built):
     """A page as a notebook, with the outputs of its own last run; ``built`` is what ``all_built`` gives."""
     out, words, saved = copy.deepcopy(english(stem, language)), translated(stem, language), own_outputs(stem, language)
     for cell in out.cells:
         if cell.cell_type == "markdown":
-            cell.source = leads_on(translate(SWITCHER.sub("", cell.source), words), stem, language, built)
+            text = leads_on(translate(first_cell.SWITCHER.sub("", cell.source), words), stem, language, built)
+            cell.source = ENGLISH_TITLE.sub(rf"\g<0>{LANGUAGES[language]['english']}", text)
         else:
             cell.source = code_messages.translate(cell.source, words)
             if first_cell.is_first_cell(cell):
-                cell.source += SPEAKS.format(language=language)
+                own = first_cell.SPEAKS.format(language=language)
+                cell.source = cell.source.removesuffix(first_cell.SPEAKS.format(language="en")) + own
             cell.outputs, cell.execution_count = saved.get((cell.id, cell.source), ([], None))
     said, (missing, total) = LANGUAGES[language], left_in_english(stem, language)
     notice = said["stays"] if READ_BY in load(stem, language).metadata else said["stays"] + said["machine"]
     notice += said["left"].format(missing=missing, total=total) if missing else ""
-    put_under_title(f"{switcher(stem, language, built)}\n\n> {notice.rstrip()}", out)
+    ahead = onward(language, built) if stem != "GLOSSARY" else ""
+    put_under_title("\n\n> ".join(filter(None, [switcher(stem, language, built), notice.rstrip(), ahead])), out)
+    if ahead and stem != "README":
+        text, _, links = out.cells[-1].source.rpartition("\n\n")
+        out.cells[-1].source = f"{text}\n\n{ahead}\n\n{links}"
     if stem == "README":
         out.cells[0].source += f"{said['index']}\n\n" if "index" in said else ""
         out.cells[0].source += f"## {said['name']}\n\n"
@@ -424,7 +438,7 @@ def terms():
     """Print the translated paragraphs that have none of the glossary's forms for a term of theirs."""
     for stem, language in catalogues():
         for block, other in translated(stem, language).items():
-            for term, forms in glossary.lacking(KEEP.sub(" ", block), other, language):
+            for term, forms in glossary.lacking(block, other, language):
                 print(f"{language} {stem} {term!r}: none of {forms}\n   {block[:150]}\n   {other[:150]}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools import main_line, notebooks
+from tools.languages import LANGUAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 ALL = tuple(path.stem[:2] for path in sorted(notebooks.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")))
@@ -78,7 +79,7 @@ def table(folder):
 
 
 def last_line(number):
-    """The links at a notebook's end: back to the one before it, and on along each way that it is on."""
+    """The links at a notebook's end: back to the one before it, on along each way that it is on, and home."""
     onward, ends = {}, []
     for way in WAYS:
         if way.numbers[-1] == number:
@@ -87,7 +88,14 @@ def last_line(number):
             onward.setdefault(way.numbers[way.numbers.index(number) + 1], []).append(f"*{way.name}*")
     back = [f"[← {title(ALL[ALL.index(number) - 1])}"] if number != ALL[0] else []
     on = [f"{', '.join(names)}: [{title(after).replace('](', ' →](')}" for after, names in onward.items()]
-    return " · ".join([*back, *ends, *on])
+    return " · ".join([*back, *ends, *on, *([f"Home: {', '.join(homes())}"] if number != ALL[0] else [])])
+
+
+def homes():
+    """Links to the first notebook in English, and in each language that has it: a notebook cannot know its reader's."""
+    _, first = read(ALL[0])
+    names = {code: said["name"] for code, said in LANGUAGES.items() if (notebooks.NOTEBOOKS / code / first).exists()}
+    return [f"[English]({first})", *(f"[{name}]({code}/{first})" for code, name in names.items())]
 
 
 def title(number):

@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
-from mha_course.checking import diagnosis, kept_work, running
+from mha_course import kept_work
+from mha_course.checking import diagnosis, running
 from mha_course.checking.comparing import Result, explains, given, is_number, needed
 from mha_course.checking.edits import mistakes_of, source_of_answer
 from mha_course.checking.running import NO_LIMIT, MistakeError, NotYetError, Outcome, error_in_words, run_safely

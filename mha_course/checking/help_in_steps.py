@@ -2,10 +2,10 @@
 
 import html
 
-from mha_course.checking import kept_work
+from mha_course import kept_work
 from mha_course.checking.exercise import Exercise
 from mha_course.checking.verdict import Page
-from mha_course.language import lang, sentences, tr
+from mha_course.language import lang, listed, sentences, tr
 
 NEEDED_TRIES = 3  # after which the worked answer is shown, solved or not
 COURSE: dict[str, Exercise] = {}  # name → exercise, in the order of the course; filled by the room's __init__
@@ -17,8 +17,10 @@ def hint(name: str) -> Page:
     exercise = find(name)
     _hints_given[name] = _hints_given.get(name, 0) + 1
     steps = [(tr(step), tr(text)) for step, text in exercise.hints.items()][: _hints_given[name]]
-    items = "".join(f"<li><b>{step}.</b> {html.escape(text)}</li>" for step, text in steps)
-    return Page("\n".join(f"{step}: {text}" for step, text in steps), f"<ol{lang()} style='margin:0'>{items}</ol>")
+    labels = [(f"<b>{tr('{sentence}.', sentence=step)}</b>", html.escape(text)) for step, text in steps]
+    items = "".join(f"<li>{sentences(label)}</li>" for label in labels)
+    text = "\n".join(listed(step, ": ") for step in steps)
+    return Page(text, f"<ol{lang()} style='margin:0'>{items}</ol>")
 
 
 def solution(name: str) -> Page:

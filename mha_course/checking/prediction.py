@@ -4,10 +4,10 @@ import html
 from collections.abc import Callable
 from typing import Any
 
-from mha_course.checking import kept_work
+from mha_course import kept_work
 from mha_course.checking.quiz_bank import choices
 from mha_course.checking.verdict import Page
-from mha_course.language import ENGLISH, chosen, lang, tr
+from mha_course.language import ENGLISH, chosen, lang, sentences, tr
 
 CHOOSE = "What do you expect? Choose with ↓, or type it, and press Enter"  # answers to choose from are in English
 
@@ -35,11 +35,10 @@ class Prediction:
 
     def page(self) -> Page:
         """Return the prediction as text."""
-        if not self.predicted:
-            title = tr("Your prediction:")
-            return Page(f"{title} …", f"<i{lang()}>{title}</i> …")
-        title = tr("You predicted:")
-        return Page(f"{title} {self.predicted}", f"<b{lang()}>{title}</b> {html.escape(self.predicted)}")
+        title, guess = tr("You predicted:") if self.predicted else tr("Your prediction:"), self.predicted or "…"
+        mark = "b" if self.predicted or lang() else "i"  # Han and kana do not slant
+        shown = f"<{mark}{lang()}>{title}</{mark}>{tr(' ')}{html.escape(guess)}"
+        return Page(sentences([title, guess]), shown)
 
     def still(self) -> dict[str, str]:
         """Return the same as text and HTML, for pages on which nothing can be typed."""

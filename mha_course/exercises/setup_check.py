@@ -32,10 +32,10 @@ def check_setup() -> bool:
     lines = [("python", tr("runs all of this"), too_old)]
     lines += [(name, tr(purpose), problem_with(name, requirement)) for name, (purpose, requirement) in PACKAGES.items()]
     for name, purpose, problem in lines:
-        print(f"✗ {name}: {problem}" if problem else f"✓ {name} ({purpose})")
+        print(tr("✗ {name}: {problem}", name=name, problem=problem) if problem else there(name, purpose))
     try:
         converters.load_d2l()
-        print("✓ d2l", f"({tr(BOOK)})")
+        print(there("d2l", tr(BOOK)))
     except ImportError as error:
         print("–", tr("d2l is needed only for one comparison in 03. {error}", error=error))
     everything = not any(problem for _, _, problem in lines)
@@ -44,6 +44,11 @@ def check_setup() -> bool:
     else:
         print(tr("Fix the lines marked with ✗, restart the kernel, and run this cell again."))
     return everything
+
+
+def there(name: str, purpose: str) -> str:
+    """Return the line that says that a package is installed, and what for."""
+    return tr("✓ {name} ({purpose})", name=name, purpose=purpose)
 
 
 def problem_with(name: str, requirement: str) -> str:

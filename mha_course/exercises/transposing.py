@@ -4,7 +4,7 @@ import torch
 
 from mha_course.checking.exercise import exercise
 from mha_course.checking.wording import two_numbers
-from mha_course.language import tr
+from mha_course.language import listed, tr
 from mha_course.models.shape_trace import read_tag, tagged_tokens
 
 TAGS = tagged_tokens(batch_size=2, num_tokens=4, num_heads=2, head_size=3).float()  # each number says where it is from
@@ -17,8 +17,9 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
     if got == right or not {got, right} <= set(TAGS.flatten().tolist()):
         return two_numbers(got, right)
     digits = [row for row in zip(DIGITS, read_tag(int(got)), read_tag(int(right)), strict=True) if row[1] != row[2]]
-    wrong, belongs = (", ".join(f"{tr(row[0])} {row[side]}" for row in digits) for side in (1, 2))
-    return f"{got:.0f} ({wrong})", f"{right:.0f} ({belongs})"
+    wrong, belongs = (listed(f"{tr(row[0])} {row[side]}" for row in digits) for side in (1, 2))
+    told = ({"number": f"{got:.0f}", "address": wrong}, {"number": f"{right:.0f}", "address": belongs})
+    return tr("{number} ({address})", **told[0]), tr("{number} ({address})", **told[1])
 
 
 @exercise(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.checking import kept_work
+from mha_course import kept_work
 from mha_course.checking.comparing import first_difference
 from mha_course.checking.edits import source_of_answer
 from mha_course.checking.exercise import judged

@@ -66,11 +66,12 @@ class HandMadeHead(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         queries, keys, weights = self.result()
-        asks = [f"{word}: {_row(own)}" for word, own in zip(self.words, queries.tolist(), strict=True)]
-        found = [f"{word}: {_row(own)}" for word, own in zip(self.words, keys.tolist(), strict=True)]
+        asks = [listed([word, _row(own)], ": ") for word, own in zip(self.words, queries.tolist(), strict=True)]
+        found = [listed([word, _row(own)], ": ") for word, own in zip(self.words, keys.tolist(), strict=True)]
         title = tr("weights: rows are queries, columns are keys")
         canvas = draw_maps([weights], [title], 1, 300, names=(asks, found), numbers=True)
-        made = tr("{sentence}.", sentence=listed([f"{name}: {self._described(name)}" for name in self.shapes], "; "))
+        given = (listed([name, self._described(name)], ": ") for name in self.shapes)
+        made = tr("{sentence}.", sentence=listed(given, "; "))
         told = (
             tr("Queries: {queries}.", queries=listed(asks, "; ")),
             tr("Keys: {keys}.", keys=listed(found, "; ")),

@@ -7,7 +7,7 @@ import torch
 import traitlets
 from torch import Tensor, nn
 
-from mha_course.language import sentences, tr
+from mha_course.language import listed, sentences, tr
 from mha_course.models.any_layer import MAPS, linear_maps, num_heads_of
 from mha_course.pictures.heat_maps import MOST_LABELS, beside, draw_maps, masked_keys, room_for
 from mha_course.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse, without_stars
@@ -174,7 +174,7 @@ class LayerExplorer(LivePicture):
         query, key = divmod(self.cell, num_keys)
         for (x, y), (cell, _) in canvas.maps.items():
             canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
-        largest = ", ".join(map(signed, weights.amax(dim=(1, 2)).tolist()))
+        largest = listed(map(signed, weights.amax(dim=(1, 2)).tolist()))
         words = {
             "heads": many(num_heads),
             "size": self.num_hiddens // num_heads,

@@ -8,7 +8,7 @@ import torch
 import traitlets
 from torch import Tensor
 
-from mha_course.language import sentences, tr
+from mha_course.language import listed, sentences, tr
 from mha_course.models.any_layer import copied, num_heads_of
 from mha_course.models.heads_needed import HEAD_COUNTS, SEEDS, accuracy, accuracy_by_seed, trained_neighbours
 from mha_course.models.neighbours import SHIFTS, NeighbourModel, held_out_rows, weights_on_messages
@@ -158,7 +158,7 @@ class RingExplorer(LivePicture):
             canvas.text(across + x + 10, down - 1, f"{name}  {worth}", size=10, colour="text")
             canvas.text(across + x + 10, down + 10, own, size=10)
         shares = [
-            (self._colour(own[0]), f"{' + '.join(map(str, own))} {tr(NAMES[message])}, {self._lost(*own)}")
+            (self._colour(own[0]), self._worth(" + ".join(map(str, own)), tr(NAMES[message]), *own))
             for message, own in zip(ORDER, self.shares, strict=False)
             if len(own) > 1
         ]
@@ -178,13 +178,20 @@ class RingExplorer(LivePicture):
             keys=NUM_TOKENS,
         )
         split = tr("The weights were trained with {heads}.", heads=many(self.num_heads)) if self.split_into else ""
-        every = ", ".join(f"{heads} {percent(seeds[0].item())}" for heads, seeds in accuracy_by_seed().items())
+        every = listed(
+            tr("{heads} {share}", heads=heads, share=percent(seeds[0].item()))
+            for heads, seeds in accuracy_by_seed().items()
+        )
         bars = tr("By num_heads: {shares}.", shares=every) if self.data["ranges"] else ""
-        told = "; ".join(f"{name} {own}, {worth}" for name, worth, own in heads)
+        told = listed((self._worth(name, own, head) for head, (name, _, own) in enumerate(heads)), "; ")
         means = tr("Mean weights, and accuracy lost without the head: {heads}.", heads=told)
-        together = "; ".join(words for _, words in shares)
+        together = listed((words for _, words in shares), "; ")
         both = tr("Accuracy lost without a neighbour's heads: {heads}.", heads=together) if shares else ""
         return canvas, sentences([state, split, bars, means, both]), state
+
+    def _worth(self, name: str, job: str, *heads: int) -> str:
+        """What these heads do, and the accuracy that is lost without them."""
+        return tr("{heads} {job}, {lost}", heads=name, job=job, lost=self._lost(*heads))
 
     def _lost(self, *heads: int) -> str:
         """The accuracy that is lost without these heads, too, in words."""
@@ -306,7 +313,8 @@ def many(count: int) -> str:
 def percent(share: float) -> str:
     """Format a share from 0 to 1 as a percentage, with one decimal only near 0 and near 100 %."""
     digits = 1 if 0.0005 < share < 0.0095 or 0.99 < share < 1 else 0
-    return f"{100 * share:.{digits}f} %".replace("-0 %", "0 %").replace("-", "−")
+    number = f"{100 * share:.{digits}f}"
+    return tr("{share} %", share="0" if number == "-0" else number.replace("-", "−"))
 
 
 def job(on_message: list[float]) -> str:

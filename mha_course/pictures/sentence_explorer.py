@@ -133,10 +133,11 @@ class SentenceExplorer(LivePicture):
         weights, name = one.weights[:, :, self.query], self.named.get((self.layer, self.head))
         own = weights[self.layer, self.head]
         most, head = first_largest(own), tr("Layer {layer}, head {head}", layer=self.layer, head=self.head)
-        looks = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({signed(own[most].item())})"
+        ends = {"query": one.tokens[self.query], "key": one.tokens[most], "weight": signed(own[most].item())}
+        looks = tr("“{query}” → “{key}” ({weight})", **ends)
         titles = looks, listed([head, tr(name)], ": ") if name else head
         canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
-        shown = ", ".join(f"{word} {signed(weight)}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
+        shown = listed(f"{word} {signed(weight)}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
         alt = [
             f"{one.sentence}.",
             tr("{sentence}.", sentence=listed([head, looks])),

@@ -28,7 +28,7 @@ from pages import export, runtime
 def here(monkeypatch):
     """Answers run in this process, and no record is kept."""
     monkeypatch.setattr(running, "can_fork", lambda: False)
-    monkeypatch.setattr("mha_course.checking.kept_work.record", lambda *_: None)
+    monkeypatch.setattr("mha_course.kept_work.record", lambda *_: None)
 
 
 @functools.cache

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from mha_course.checking import kept_work
+from mha_course import kept_work
 from mha_course.museum import bugs
 from mha_course.museum.editable_layer import Layer
 

@@ -2,7 +2,10 @@
 
 import ast
 import math
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from urllib.parse import unquote
 
@@ -21,7 +24,7 @@ from mha_course.checking.wording import as_sentence
 from mha_course.exercises import whole_layer
 from mha_course.language import tr
 from mha_course.models.kept_layer import SENTENCES
-from tools import code_messages, first_cell, fonts, glossary, translations
+from tools import code_messages, first_cell, fonts, glossary, main_line, translations
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage
 
@@ -467,3 +470,43 @@ def test_the_glossary_begins_with_the_language_of_its_page(language):
     assert len(lines) == len(SHOWN)
     for line in lines:
         assert line.startswith(f'**<span lang="{LANGUAGES[language]["code"]}">') and line.count(" · ") == len(LANGUAGES)
+
+
+CHOOSES = 'from mha_course import language\nlanguage.use("vi")'
+SPEAKS = 'from mha_course.language import tr\nprint(tr("The answer"))'
+
+
+def spoken_in_a_home(home, code, **others):
+    """What a Python of its own prints, whose learner's home is ``home``."""
+    env = os.environ | {"HOME": str(home), "MHA_PROGRESS": "", "MHA_SOLUTIONS": ""} | others
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_last_language_is_spoken_in_other_notebooks_and_kept_only_where_predictions_are(tmp_path):
+    spoken_in_a_home(tmp_path, CHOOSES, MHA_PROGRESS="off")
+    assert list(tmp_path.iterdir()) == [] and spoken_in_a_home(tmp_path, SPEAKS) == "The answer"
+    spoken_in_a_home(tmp_path, CHOOSES)
+    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert kept == tmp_path / ".cache" / "mha_lib" / "progress.json"
+    assert spoken_in_a_home(tmp_path, SPEAKS) == spoken_language.catalogue("vi")["The answer"]
+    assert spoken_in_a_home(tmp_path, SPEAKS, MHA_LANGUAGE="ja") == spoken_language.catalogue("ja")["The answer"]
+    assert spoken_in_a_home(tmp_path, SPEAKS, MHA_PROGRESS="off") == "The answer"
+
+
+@every_language
+def test_a_page_says_what_comes_in_english(language):
+    path = ROOT / "notebooks" / language / "00_start_here.ipynb"
+    texts = [cell.source for cell in make_notebooks.read(path).cells if cell.cell_type == "markdown"]
+    ahead = translations.onward(language, translations.all_built())
+    assert ahead in texts[0] and ahead in texts[-1]
+    rows = re.findall(r"(?m)^\| \d\d \| \[.*?\]\(\.\./.*?\)(.*?) \|", texts[-1])
+    assert len(rows) == 12 and set(rows) == {LANGUAGES[language]["english"]}
+
+
+def test_every_term_of_the_glossary_is_used_by_a_main_line():
+    paths = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    cells = [cell for path in paths for cell in main_line.main_line(make_notebooks.read(path)).cells]
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").lower()
+    assert len(SHOWN) > 100
+    assert [row["en"] for row in SHOWN if not re.search(rf"\b(?:{row['en'].lower()})s?\b", text)] == []

@@ -180,7 +180,7 @@ def test_what_a_learner_has_predicted_solved_and_written_is_found_by_old_names_a
     for package in ("mha_lib", "mha_course"):
         script = f"""
 from {package} import exercises
-from {package}.checking import kept_work
+from mha_course import kept_work
 print(exercises.my_layer().__doc__, kept_work.kept()["transpose_qkv"], kept_work.kept()["first guess"]["text"])
 """
         out, _ = run(script, HOME=str(tmp_path), MHA_PROGRESS="", MHA_SOLUTIONS="")

@@ -34,7 +34,10 @@ export const times = (count, make) => Array.from({ length: count }, (_, i) => ma
 
 let dictionary = {}; // what messages are in the reader's language, by their English
 const translated = (message) => dictionary[message] ?? message;
-const withNamed = (text, named) => text.replace(/\{(\w+)\}/g, (_, name) => String(named[name]));
+/** Full-width signs bring their own space, and beside Han and kana quotation marks need none. */
+const CLOSED_UP =
+  / (?=[，。；：、（）「」])|(?<=[，。；：、（）「」]) |(?<=[\u3040-\u9fff]) (?=“)|(?<=”) (?=[\u3040-\u9fff])/g;
+const withNamed = (text, named) => text.replace(/\{(\w+)\}/g, (_, name) => String(named[name])).replace(CLOSED_UP, "");
 /** A message in the reader's language, with what its braces name put in. */
 export const tr = (message, named = {}) => withNamed(translated(message), named);
 /** The same as parts of a headline, of which every second is bold: what stands between the message's own asterisks. */
@@ -54,7 +57,7 @@ export function number(value, digits = 2) {
 /** A share of right answers, with a decimal near 0 and near 1. */
 export function percentOf(share) {
   const digits = (share > 0.0005 && share < 0.0095) || (share > 0.99 && share < 1) ? 1 : 0;
-  return `${(100 * share).toFixed(digits)} %`.replace("-0 %", "0 %").replace("-", "−");
+  return tr("{share} %", { share: (100 * share).toFixed(digits).replace(/^-0$/, "0").replace("-", "−") });
 }
 
 /** A share in percent, without the sign. */

@@ -83,7 +83,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
         old * count < (head + 1) * trained && (old + 1) * count > head * trained
       );
     const told = times(count, (head) => tr("head {head}: trained {heads}", { head, heads: own(head).join(" + ") }));
-    set(joined, { "aria-label": told.join("; ") });
+    set(joined, { "aria-label": told.join(tr("; ")) });
     maps.replaceChildren(...cards.map(({ node }) => node));
     roving(cards.map(({ node }) => node), count, (head) => choose({ head }));
   }

@@ -331,7 +331,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     cards.forEach(({ job }, head) => set(job, { text: jobs[head].words }));
     for (const { own, name, job, worth, node } of [...cards, ...pairs]) {
       set(worth, { text: lostOf(own) });
-      const lost = worth.textContent || "?", told = { head: own[0], heads: own.join(", "), lost };
+      const lost = worth.textContent || "?", told = { head: own[0], heads: own.join(tr(", ")), lost };
       told.job = name ?? job.textContent;
       const label = name
         ? tr("heads {heads}: {job}. Accuracy lost without them: {lost}", told)
@@ -384,7 +384,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     );
     return tr("From {query}, two before to two after: {answers}.", {
       query: letterAt(focus),
-      answers: told.join(", "),
+      answers: told.join(tr(", ")),
     });
   }
 

@@ -16,7 +16,7 @@ const addressOf = (i, shape) =>
   shape.map((size, axis) => Math.floor(i / shape.slice(axis + 1).reduce((product, own) => product * own, 1)) % size);
 const indexOf = (tag, { tags, shape }) =>
   tags.includes(tag) ? `[${addressOf(tags.indexOf(tag), shape).join(", ")}]` : "";
-const spelled = (tag) => namesOfOne().map((name, axis) => `${name} ${tag[axis]}`).join(", ");
+const spelled = (tag) => namesOfOne().map((name, axis) => `${name} ${tag[axis]}`).join(tr(", "));
 
 /** Numbers in a row as [table][row][group], the last axes as rows and groups; the first ones count the tables. */
 function tablesOf(tags, shape, inGroups) {
@@ -34,10 +34,10 @@ function movesOf({ batch_size: b, num_tokens: n, num_heads: h, head_size: d }, o
     return times(4, (axis) => place[axes.indexOf(axis)]).join("");
   });
   const one = namesOfOne(), example = (i) => [`[${i}]`, `${one[0]} ${i}`];
-  const own = (i) => [`[${i}]`, `${one[0]} ${Math.floor(i / h)}, ${one[2]} ${i % h}`];
+  const own = (i) => [`[${i}]`, [`${one[0]} ${Math.floor(i / h)}`, `${one[2]} ${i % h}`].join(tr(", "))];
   const pair = (i) => {
     const places = addressOf(i, turned.slice(0, 2));
-    return [`[${places.join(", ")}]`, places.map((at, k) => `${one[axes[k]]} ${at}`).join(", ")];
+    return [`[${places.join(", ")}]`, places.map((at, k) => `${one[axes[k]]} ${at}`).join(tr(", "))];
   };
   const start = { shape: [b, n, h * d], name: "X", tags, title: example, row: one[1], column: one[3] };
   const cut = { ...start, shape: sizes, name: "reshape", inGroups: true };
@@ -115,7 +115,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   /** What the present step does: parts of the headline. */
   function seen(step, count, wrong) {
     const { num_heads: h, batch_size: b } = state, isRight = state.axes === RIGHT;
-    const axes = axesInWords(), order = state.axes.split(", ").map((axis) => axes[axis]).join(", ");
+    const axes = axesInWords(), order = state.axes.split(", ").map((axis) => axes[axis]).join(tr(", "));
     const told = { h, wrong, count, order, matrices: b * h, moved: step && movedBy(step) };
     if (step === 0) return parts("X: *a row is a token*, its {h} heads side by side", told);
     if (step === 1) return parts("reshape *moves {moved} of {count} numbers*: it cuts each row into {h} heads", told);
@@ -265,8 +265,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const about = pointed && places.has(pointed) ? pointed : places.has(follow) ? follow : null;
     const told = about &&
       { tag: about, address: spelled(about), at: indexOf(about, present), i: present.tags.indexOf(about) };
-    const where = about ? `${tr("{tag} ({address}) is at {at}, number {i} in reading order.", told)} ` : "";
-    say(`${where}${words(step, wrong.size)}`);
+    const where = about ? tr("{tag} ({address}) is at {at}, number {i} in reading order.", told) : "";
+    say([where, words(step, wrong.size)].filter(Boolean).join(tr(" ")));
   }
 
   const hint = tr("Choose a step, or a number to follow it.");

@@ -1,4 +1,4 @@
-"""What is kept of a learner's work between sittings, in the user's cache: tries, what is solved, what was predicted.
+"""What is kept of a learner's work between sittings, in the user's cache: tries, solutions, predictions, a language.
 
 It stays in the learner's home, also where a class shares one folder of trained models, ``MHA_CACHE``. With
 ``MHA_PROGRESS=off`` in the environment, or where an instructor has switched worked answers off, nothing is read there
