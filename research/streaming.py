@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -206,13 +206,15 @@ class Bench:
     """The model, its heads, and the texts that it is judged on."""
 
     model: SmolLM2
-    seed: int = JUDGED_SEED
     found: FoundHeads = field(init=False)
-    judged: dict[str, Batch] = field(init=False)
 
     def __post_init__(self):
         self.found = heads.of(self.model, torch.arange(1, 41)[None])
-        self.judged = {kind: texts(self.model, kind, self.seed, JUDGED_TEXTS, JUDGED_PACKAGES) for kind in STARTS}
+
+    @cached_property
+    def judged(self) -> dict[str, Batch]:
+        """The texts that plans are judged on."""
+        return {kind: texts(self.model, kind, JUDGED_SEED, JUDGED_TEXTS, JUDGED_PACKAGES) for kind in STARTS}
 
     def calibration(self, seed: int, kinds: Sequence[str] = ("prose", "copying")) -> list[Batch]:
         """The texts that measures see."""

@@ -17,14 +17,15 @@ def made(monkeypatch, tmp_path):
     """A small model and random words; two steps."""
     monkeypatch.setattr(streaming, "PARTS_FOLDER", tmp_path)
     monkeypatch.setattr(repair, "STEPS", 2)
+    monkeypatch.setattr(streaming, "TOKENS", 120)
 
     def texts(model, kind, seed, number, packages):
         pick = torch.Generator().manual_seed(seed % 97 + len(kind))
-        return {"ids": torch.randint(2, 60, (max(number, 2), 40), generator=pick), "start": 28}
+        return {"ids": torch.randint(2, 60, (max(number, 2), 120), generator=pick), "start": 28}
 
     for module in (streaming, repair):
         monkeypatch.setattr(module, "texts", texts)
-    return repair.Repair(streaming.Bench(small_language_model(), repair.JUDGED_SEED))
+    return repair.Repair(streaming.Bench(small_language_model()))
 
 
 @pytest.mark.parametrize("choice", repair.CHOICES)
@@ -36,6 +37,14 @@ def test_a_choice_spares_a_group_of_each_layer_and_its_draws_have_as_many(choice
         assert other != plan and {name: len(off) for name, off in other.items()} == {
             name: len(off) for name, off in plan.items()
         }
+
+
+def test_texts_are_short_and_come_twice_where_copying_is_judged(made):
+    assert len(made.steps) == 2
+    for prose, copying in [made.judged.values(), *made.steps]:
+        assert prose["ids"].shape[1] == copying["ids"].shape[1] == 96 and (prose["start"], copying["start"]) == (28, 49)
+        assert torch.equal(*copying["ids"].split(48, dim=1))
+    assert not torch.equal(made.steps[0][0]["ids"], made.steps[1][0]["ids"])
 
 
 def test_of_removed_groups_the_least_important_go():
@@ -61,10 +70,10 @@ def test_training_starts_from_the_model_and_changes_the_matrices_of_attention_al
         value = sum(streaming.loss(model, batch).mean() for batch in made.steps[0]).item() / 2
     first = made.trained(name)
     assert len(first["steps"]) == 2 and first["steps"][0] == pytest.approx(value, abs=1e-4)
-    assert all((first["after"][kind] != first["before"][kind]).any() for kind in streaming.STARTS)
+    assert all((first["after"][kind] != first["before"][kind]).any() for kind in repair.STARTS)
     again = made.trained(name)
-    assert torch.equal(again["before"]["code"], first["before"]["code"])
-    torch.testing.assert_close(again["after"]["code"], first["after"]["code"], rtol=0, atol=1e-5)
+    assert torch.equal(again["before"]["copying"], first["before"]["copying"])
+    torch.testing.assert_close(again["after"]["copying"], first["after"]["copying"], rtol=0, atol=1e-5)
     assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
     with torch.enable_grad(), made.without(choice, plan):
         list(repair.trained(model, made.trainable, made.steps))
@@ -75,7 +84,7 @@ def test_training_starts_from_the_model_and_changes_the_matrices_of_attention_al
 def test_a_rise_is_over_the_whole_model_of_the_same_time():
     def part(before, after):
         both = {"before": before, "after": after}
-        return {when: {kind: [value] * 4 for kind in streaming.STARTS} for when, value in both.items()}
+        return {when: {kind: [value] * 4 for kind in repair.STARTS} for when, value in both.items()}
 
     found = {"whole": part(1.0, 0.5)}
     for choice in repair.CHOICES:
