@@ -118,7 +118,7 @@ research-fresh-texts: install ## hold the claims about SmolLM2 against fresh tex
 research-streaming: install ## which heads of SmolLM2 need to see far back, on fresh texts: forty minutes; goes on where it stopped; needs make real-models
 	@$(PY) -m research.streaming
 
-research-repair: install ## train SmolLM2 on without heads of a measure, and of draws: twenty minutes of CPU time; goes on where it stopped; needs make real-models
+research-repair: install ## train SmolLM2 on without heads of a measure, and of draws: ten minutes of CPU time; goes on where it stopped; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m research.repair
 
 research-families: install ## find the heads of every language model of transformers, small and random: one minute
