@@ -158,7 +158,8 @@ def trade_offs(
             for number, (name, points) in enumerate(series.items()):
                 _with_ends(panel, [price[each] for each in points], [loss[each] for each in points], number, name)
             name_axes(panel, x_label if line is panels[-1] else "", y_label if panel is line[0] else "")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    names = panels[0, 0].get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     reading = "; ".join(
         f"{name}: "
         + ", ".join(
