@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-writing bench-damaged papers quiz nightly \
-	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
+	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-repair research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -124,6 +124,9 @@ research-fresh-texts: install ## hold the claims about SmolLM2 against fresh tex
 
 research-streaming: install ## which heads of SmolLM2 need to see far back, on fresh texts: forty minutes; goes on where it stopped; needs make real-models
 	@$(PY) -m research.streaming
+
+research-repair: install ## train SmolLM2 on without heads of a measure, and of draws: ten minutes of CPU time; goes on where it stopped; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m research.repair
 
 research-families: install ## find the heads of every language model of transformers, small and random: one minute
 	@OMP_NUM_THREADS=1 $(PY) -m research.found_families

@@ -2,7 +2,8 @@
 
 The weights are random: time does not depend on them. Beside each ratio stands its ceiling, the same ratio of what is
 counted: products of numbers in reading, bytes of weights, keys and values in writing, which waits for memory. Each cell
-is kept as soon as it is measured; on a GPU (``MHA_DEVICE=cuda``) all is timed by the clock, else in CPU time.
+is kept as soon as it is measured; on a GPU (``MHA_DEVICE=cuda``) all is timed by the clock, else in CPU time. The plans
+of ``research/streaming.py`` are timed in one cell, for the library's ``writing_speed.json``.
 """
 
 import json
@@ -10,12 +11,15 @@ import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
+import mha_course
 from benchmarks import gpu, measure, report
+from mha_course.heads import load_results
 from mha_course.heads.removal import prune
 from mha_course.models.short_cache import Writer
 from mha_course.models.smollm2 import SmolLM2
@@ -50,6 +54,11 @@ CELLS = [
     *(Cell("read", tokens) for tokens in (64, 512, 4096)),
 ]
 ROUNDS = {512: 3, 4096: 1}  # elsewhere seven
+PLANS_CELL = Cell("write", 4095)
+PLANS = ("18 groups", "30 groups", "45 groups", "base", "72 groups", "81 groups", "all", "heads", "layers")
+PLANS_FILE = Path(mha_course.__file__).with_name("heads") / "results" / "writing_speed.json"
+REMOVED = "18 groups removed"
+Kinds = Mapping[str, tuple[SmolLM2, Mapping[str, list[int]]]]  # a model, and the groups of each layer that stream
 
 
 def random_model() -> SmolLM2:
@@ -61,14 +70,34 @@ def random_model() -> SmolLM2:
     return model.eval().to(DEVICE)
 
 
-def models(whole: SmolLM2) -> dict[str, tuple[SmolLM2, dict[str, list[int]]]]:
-    """By kind, a model and the groups of each layer that stream."""
+def models(whole: SmolLM2) -> Kinds:
+    """The kinds of every cell but that of plans."""
     found = {}
     for kind, (pruned, streaming) in KINDS.items():
         off = list(range(3 * pruned))
         model = prune(whole, remove=dict.fromkeys(whole.blocks, off)) if pruned else whole
         found[kind] = model, {name: list(range(streaming)) for name in whole.blocks}
     return found
+
+
+def kinds_of_plans(whole: SmolLM2, parts: Mapping[str, dict]) -> Kinds:
+    """The whole model, it with each plan, and without one group in each of 18 layers.
+
+    Of a plan, only groups that stream whole keep less.
+    """
+    found: dict[str, tuple[SmolLM2, dict[str, list[int]]]] = {WHOLE: (whole, {layer: [] for layer in whole.blocks})}
+    for name in PLANS:
+        plan = parts[name]["plan"]
+        off = {layer: set(plan.get(f"blocks.{layer}.attention", ())) for layer in whole.blocks}
+        found[name] = (
+            whole,
+            {
+                layer: [group for group in range(GROUPS) if {3 * group, 3 * group + 1, 3 * group + 2} <= heads]
+                for layer, heads in off.items()
+            },
+        )
+    model = prune(whole, remove={layer: [0, 1, 2] for layer in list(whole.blocks)[:18]})
+    return found | {REMOVED: (model, found[WHOLE][1])}
 
 
 def call_of(cell: Cell, model: SmolLM2, streaming: Mapping[str, list[int]]) -> tuple[Callable[[], Tensor], Writer]:
@@ -119,7 +148,7 @@ def num_bytes(model: SmolLM2, writer: Writer) -> int:
     return 4 * weights + writer.num_bytes
 
 
-def measured(cell: Cell, kinds: Mapping[str, tuple[SmolLM2, Mapping[str, list[int]]]], rounds: int) -> dict:
+def measured(cell: Cell, kinds: Kinds, rounds: int) -> dict:
     """Times and ceilings of every kind, taken in turn."""
     made = {kind: call_of(cell, *which) for kind, which in kinds.items()}
     calls = {kind: call for kind, (call, _) in made.items()}
@@ -172,6 +201,10 @@ def main(names: list[str]) -> None:
         cells = {str(each): cells[str(each)] for each in CELLS if str(each) in cells}
         file.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
         print(cell, file=sys.stderr, flush=True)
+    if DEVICE == "cpu" and not names and not PLANS_FILE.exists():
+        parts = cast(dict, load_results("streaming"))
+        plans = measured(PLANS_CELL, kinds_of_plans(random_model(), parts), rounds=15)
+        PLANS_FILE.write_text(json.dumps(plans, separators=(",", ":")) + "\n", encoding="utf-8")
     where = "one thread, CPU time" if DEVICE == "cpu" else torch.cuda.get_device_name()
     text = (
         f"SmolLM2's shapes, random weights, {where}, torch {torch.__version__}: `make bench-writing`. Times as fast "

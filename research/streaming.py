@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from research.kept import kept_file, rounded, write_compact
 from research.prose import descriptions, own_prose
 from research.real_texts import TASK, calibration_prose, docstrings, is_prose
 
-PARTS_FOLDER = Path(__file__).with_name("results") / "streaming"
+PARTS_FOLDER = Path(__file__).with_name("results") / "subset" / "streaming"  # git ignores it
 PROTOCOL = "1749391fd41567463ead6d2c0c7ae959c21843b0"  # the commit that says what is done here
 JUDGED_SEED = int(PROTOCOL[:8], 16)
 CALIBRATION_PACKAGES = ("numpy", "pandas", "tornado", "traitlets")
@@ -38,6 +38,17 @@ TOKENS, WORDS_IN_A_ROW = 160, 8
 STARTS = {"prose": 28, "copying": TOKENS // 2 + 1, "code": 28}  # the first token whose loss counts
 STREAM = Stream(sinks=4, window=24)
 GROUPS, GROUP = 90, 3
+PAIRS = (  # told text by text
+    ("prose alone", "base"),
+    ("copying alone", "base"),
+    ("code alone", "base"),
+    ("heads", "base"),
+    ("layers", "base"),
+    ("towards means", "base"),
+    ("weight outside", "base"),
+    ("18 groups", "18 groups, means"),
+    ("18 groups", "18 groups, zeros"),
+)
 Batch = Mapping[str, object]  # "ids" (b, TOKENS), and "start"
 
 
@@ -91,25 +102,18 @@ def table(parts: Mapping[str, dict]) -> str:
             row.append(interval(torch.tensor(plan).double() - draws.mean(dim=0)) if both else "–")
         rows.append(row)
     lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
-    if {"base", "prose alone"} <= parts.keys():
-        more = [torch.tensor(parts[name]["copying"]["plan"]).double() for name in ("prose alone", "base")]
-        lines.append(
-            f"\nCalibrated on prose alone, copying rises more than with the base by {interval(more[0] - more[1])}."
-        )
-    for one, other in (("18 groups", "18 groups, means"), ("18 groups", "18 groups, zeros")):
+    for one, other in PAIRS:
         if {one, other} <= parts.keys():
-            less = {
-                kind: torch.tensor(parts[one][kind]["plan"]).double() - torch.tensor(parts[other][kind]["plan"])
-                for kind in STARTS
-            }
-            lines.append(
-                f"\n{one} that stream, less those of *{other}*: "
-                + ", ".join(f"{kind} {interval(each)}" for kind, each in less.items())
-                + "."
-            )
+            more = (f"{kind} {interval(plan_of(parts[one], kind) - plan_of(parts[other], kind))}" for kind in STARTS)
+            lines.append(f"\n*{one}* less *{other}*: {', '.join(more)}.")
     if "induction groups" in parts:
         lines.append(f"\nThe first ten groups with each calibration seed: {parts['induction groups']['first']}.")
     return "\n".join(lines)
+
+
+def plan_of(part: dict, kind: str) -> Tensor:
+    """The rises of a part's plan."""
+    return torch.tensor(part[kind]["plan"]).double()
 
 
 def interval(values: Tensor) -> str:
@@ -203,11 +207,14 @@ class Bench:
 
     model: SmolLM2
     found: FoundHeads = field(init=False)
-    judged: dict[str, Batch] = field(init=False)
 
     def __post_init__(self):
         self.found = heads.of(self.model, torch.arange(1, 41)[None])
-        self.judged = {kind: texts(self.model, kind, JUDGED_SEED, JUDGED_TEXTS, JUDGED_PACKAGES) for kind in STARTS}
+
+    @cached_property
+    def judged(self) -> dict[str, Batch]:
+        """The texts that plans are judged on."""
+        return {kind: texts(self.model, kind, JUDGED_SEED, JUDGED_TEXTS, JUDGED_PACKAGES) for kind in STARTS}
 
     def calibration(self, seed: int, kinds: Sequence[str] = ("prose", "copying")) -> list[Batch]:
         """The texts that measures see."""

@@ -24,6 +24,8 @@ COMMANDS = {
     "next_word": "make research-next-word",
     "fresh_texts": "make research-fresh-texts",
     "streaming": "make research-streaming",
+    "repair": "make research-repair",
+    "writing_speed": "make bench-writing",
 }
 BLOCK_MEANS = "the layers alone"  # every head counts as the mean of its block
 
@@ -54,7 +56,9 @@ def load_results(name: str) -> dict | list:
             as ``research/fresh_texts.py`` says. "sinks": how much weight that model puts on the first position
             behind each of the "first tokens", and on "copies" of one word, and what "windows" cost, as
             ``research/sinks.py`` says. "streaming": what that model loses where heads attend to few tokens, by the
-            names of ``PARTS`` in ``research/streaming.py``; a part that was not reached is missing.
+            names of ``PARTS`` in ``research/streaming.py``. "repair": losses before and after further training without
+            heads, by the names of ``NAMES`` in ``research/repair.py``. "writing_speed": how fast such plans write one
+            token, by the names of ``PLANS`` in ``benchmarks/writing.py``.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

@@ -17,7 +17,7 @@ from mha_course.pictures.hand_made_head import HandMadeHead
 from mha_course.pictures.head_explorer import HeadExplorer
 from mha_course.pictures.head_switches import HeadSwitches
 from mha_course.pictures.heat_maps import heatmaps
-from mha_course.pictures.interval_charts import curves_and_chance, ranking_chart
+from mha_course.pictures.interval_charts import curves_and_chance, ranking_chart, slopes, trade_offs
 from mha_course.pictures.kernel_explorer import KernelExplorer
 from mha_course.pictures.layer_explorer import LayerExplorer
 from mha_course.pictures.live import LivePicture, save_html
@@ -39,7 +39,7 @@ __all__ = [
     "KernelExplorer", "LayerExplorer", "LivePicture", "MaskExplorer", "NamedTable", "NextWordExplorer",
     "PackedTextsExplorer", "PagedCacheStepper", "Picture", "RingExplorer", "SentenceExplorer", "TrainingScrubber",
     "TransposeStepper", "curves_and_chance", "head_ranks", "heatmaps", "mixture_triangle",
-    "ranking_chart", "regression_curves", "save_html", "training_curves",
+    "ranking_chart", "regression_curves", "save_html", "slopes", "trade_offs", "training_curves",
 ]  # fmt: skip
 
 

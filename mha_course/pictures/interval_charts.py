@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from mha_course.language import listed, tr
-from mha_course.pictures.charts import LINES, check_curves, empty_figure, finish_axes, styled
+from mha_course.pictures.charts import LINES, check_curves, empty_figure, finish_axes, name_axes, styled
 from mha_course.pictures.picture import Picture
 
 Interval = tuple[float, float, float]  # mean, lower end, upper end
@@ -100,3 +101,85 @@ def curves_and_chance(
     reading = tr("At {x}: {curves}; random orders {low} to {high}.", **words)
     words = {"y": y_label, "x": x_label, "curves": listed(curves)}
     return Picture(figure, tr("{y} by {x}: {curves}, and random orders", **words), reading, caption)
+
+
+def slopes(rows: Mapping[str, Mapping[str, Interval]], *, y_label: str, caption: str | None = None) -> Picture:
+    """Draw each row as a line from text to text: what the same heads cost on each.
+
+    Args:
+        rows: name → text → mean, lower and upper end, the same texts in every row; at most four.
+        y_label: what is measured, with its unit.
+
+    Raises:
+        ValueError: rows have different texts.
+    """
+    texts = list(next(iter(rows.values()), ()))
+    if not texts or any(list(row) != texts for row in rows.values()):
+        raise ValueError(f"rows must have the same texts, got {[list(row) for row in rows.values()]}")
+    figure = empty_figure(3.4)
+    panel = figure.subplots()
+    for number, (name, row) in enumerate(rows.items()):
+        places = [place + 0.02 * number for place in range(len(texts))]
+        _with_ends(panel, [(place,) * 3 for place in places], list(row.values()), number, name)
+    panel.set_xticks(range(len(texts)), texts)
+    panel.set_xlim(-0.3, len(texts) - 0.7)
+    finish_axes(panel, "", y_label)
+    reading = "; ".join(
+        f"{name}: " + ", ".join("{} {:.2f} ({:.2f} to {:.2f})".format(text, *one) for text, one in row.items())
+        for name, row in rows.items()
+    )
+    return Picture(figure, f"{y_label}, of the same heads on {' and '.join(texts)}", f"{reading}.", caption)
+
+
+def trade_offs(
+    series: Mapping[str, Sequence[str]],
+    prices: Mapping[str, Mapping[str, Interval]],
+    losses: Mapping[str, Mapping[str, Interval]],
+    *,
+    caption: str | None = None,
+) -> Picture:
+    """Draw what is lost against what it costs, a row of panels for each loss and a column for each price.
+
+    Args:
+        series: name → its points in order, joined by a line; at most six.
+        prices, losses: axis label → point → middle, lower and upper end.
+
+    Raises:
+        ValueError: a point of a series is not in every price and every loss.
+    """
+    for name, points in series.items():
+        for axis, known in {**prices, **losses}.items():
+            if missing := [point for point in points if point not in known]:
+                raise ValueError(f"series {name!r}: {axis!r} has no {', '.join(missing)}")
+    figure = empty_figure(2.6 * len(losses))
+    panels = figure.subplots(len(losses), len(prices), sharex="col", sharey="row", squeeze=False)
+    for line, (y_label, loss) in zip(panels, losses.items(), strict=True):
+        for panel, (x_label, price) in zip(line, prices.items(), strict=True):
+            for number, (name, points) in enumerate(series.items()):
+                _with_ends(panel, [price[each] for each in points], [loss[each] for each in points], number, name)
+            name_axes(panel, x_label if line is panels[-1] else "", y_label if panel is line[0] else "")
+    names = panels[0, 0].get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    reading = "; ".join(
+        f"{name}: "
+        + ", ".join(
+            f"{point} " + " / ".join(f"{known[point][0]:.2f}" for known in (*prices.values(), *losses.values()))
+            for point in points
+        )
+        for name, points in series.items()
+    )
+    what = f"{' and '.join(losses)} against {' and '.join(prices)}"
+    return Picture(figure, what, f"{' / '.join([*prices, *losses])}: {reading}.", caption)
+
+
+def _with_ends(panel: Axes, x: Sequence[Interval], y: Sequence[Interval], number: int, name: str) -> None:
+    """Draw points with their ends in both directions, joined by a line, in the style of this number."""
+    (colour, style), marker = LINES[number % len(LINES)], "os^Dxv"[number]
+    middles, ends = [], []
+    for each in (x, y):
+        middles.append([middle for middle, _, _ in each])
+        ends.append([[middle - low for middle, low, _ in each], [high - middle for middle, _, high in each]])
+    panel.errorbar(
+        *middles, yerr=ends[1], xerr=ends[0], color=colour, linestyle=style, marker=marker, markersize=5,
+        linewidth=1.5, elinewidth=1, capsize=2, label=name,
+    )  # fmt: skip

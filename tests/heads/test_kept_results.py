@@ -16,7 +16,7 @@ def test_the_speeds_are_those_of_the_cuts_that_the_benchmark_makes():
 
 def test_unknown_results_are_refused():
     names = "heads, pruning_speed, births, packing, head_writes, places, sinks, real_heads, next_word, fresh_texts, "
-    with pytest.raises(ValueError, match=f"name must be one of {names}streaming, got 'speed'"):
+    with pytest.raises(ValueError, match=f"name must be one of {names}streaming, repair, writing_speed, got 'speed'"):
         kept_results.load_results("speed")
 
 

@@ -107,6 +107,15 @@ FIGURES = {
         range(7), {name: curve.abs() for name, curve in CURVES.items()}, y_label="loss"
     ),
     "league": lambda: pictures.ranking_chart({"one": (0.7, 0.1, 0.8), "other": (-2, -3, 5)}, (0.4, 9), x_label="area"),
+    "slopes": lambda: pictures.slopes(
+        {name: {"prose": (0.1, 0.0, 0.3), "copying": (2, -1, 2.5)} for name in ("chosen here", "chosen there")},
+        y_label="nats",
+    ),
+    "trade-offs": lambda: pictures.trade_offs(
+        {"a long name of a curve": ["few", "many"], "other": ["many"]},
+        {name: {"few": (1.0, 0.9, 1.1), "many": (0.5, 0.4, 0.9)} for name in ("time", "cache")},
+        {name: {"few": (0.0, -0.1, 0.1), "many": (2, 1.5, 3)} for name in ("prose, nats", "copying, nats")},
+    ),
     "chance": lambda: pictures.curves_and_chance(
         range(7),
         CURVES,

@@ -161,3 +161,14 @@ def test_what_is_timed_in_writing_is_what_the_model_gives(small_kinds):
         expected = whole(torch.arange(33)[None], None, None)[:, -1]
     call, _ = writing.call_of(writing.Cell("read", 33), whole, small_kinds["whole"][1])
     torch.testing.assert_close(call(), expected, rtol=0, atol=1e-4)
+
+
+def test_of_a_plan_the_groups_whose_heads_all_stream_keep_less(small_kinds):
+    whole, _ = small_kinds["whole"]
+    off = {"blocks.layer 3.attention": [0, 1, 2, 4, 5, 6, 7, 8], "blocks.layer 7.attention": [3, 4]}
+    kinds = writing.kinds_of_plans(whole, {name: {"plan": off} for name in writing.PLANS})
+    model, streaming = kinds["heads"]
+    assert model is whole and {layer: groups for layer, groups in streaming.items() if groups} == {"layer 3": [0, 2]}
+    found = writing.measured(writing.Cell("write", 40), kinds, rounds=2)
+    assert found["base"]["cache"] == 30 * 3 * 2 * 4 * 4 * 41 - 2 * 2 * 4 * 4 * (41 - 28)
+    assert found[writing.REMOVED]["cache"] == 72 * 2 * 4 * 4 * 41 and set(found) == {*kinds}
