@@ -81,9 +81,8 @@ class FusedAttention(DotProductAttention):
         in_place = in_plain_call(queries) and not torch.is_grad_enabled() and not in_transform()
         by_one_product = mask is not None or (in_place and gives_single(queries))
         scores = masked_scores(queries, keys, mask, in_place) if by_one_product else self.scores(queries, keys)
-        out = scores if in_place else None  # nothing else needs the scores: a second n² buffer is saved
-        weights = torch.softmax(scores, dim=-1, out=out)[..., :num_keys]
-        return weights.to(queries.dtype)
+        # In place: nothing else needs the scores, and a second n² buffer is saved.
+        return torch.softmax(scores, dim=-1, out=scores if in_place else None)[..., :num_keys].to(queries.dtype)
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool, plain: bool) -> Tensor:
         """The output alone."""
