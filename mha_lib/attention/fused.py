@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mha_lib.attention import arguments
-from mha_lib.attention.execution import in_plain_call, in_transform, values_readable
+from mha_lib.attention.execution import in_plain_call, in_transform
 from mha_lib.attention.kept_weights import lazy_weights, nothing_was_kept
+from mha_lib.attention.masked_scores import gives_single, masked_scores
 from mha_lib.attention.masks import Masks, row_is_empty
 from mha_lib.attention.pooling import DotProductAttention, for_each_head, zero_masked
 
@@ -72,21 +73,16 @@ class FusedAttention(DotProductAttention):
         return self._average(queries, keys, values, masks.joined(), False, plain)
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The formula's weights, masked by adding −∞, and computed in place when no gradient is needed: much faster."""
+        """The formula's weights, masked within the product, and in place when no gradient is needed: much faster."""
         if self._is_overridden():
             return super().weights(queries, keys, mask)
-        keys = for_each_head(keys, queries)
-        scores = self.scores(queries, *zero_masked(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
-        in_place = in_plain_call(scores) and not torch.is_grad_enabled() and not in_transform()
-        out = scores if in_place else None  # nothing else needs the scores: a second n² buffer is saved
-        if mask is not None:
-            is_empty = row_is_empty(mask)
-            bias = torch.where(mask, 0.0, -math.inf).to(scores) if mask.dtype == torch.bool else mask
-            scores = torch.add(scores, bias.masked_fill(is_empty, 0.0), out=out)  # a row of −∞ would give NaN
-        weights = torch.softmax(scores, dim=-1, out=out).to(queries.dtype)
-        if mask is None or (values_readable(is_empty) and not is_empty.any()):
-            return weights
-        return weights.masked_fill(is_empty, 0.0)
+        arguments.check_same_size(queries, keys)
+        num_keys, (keys,) = keys.shape[-2], zero_masked(mask, for_each_head(keys, queries))
+        in_place = in_plain_call(queries) and not torch.is_grad_enabled() and not in_transform()
+        by_one_product = mask is not None or (in_place and gives_single(queries))
+        scores = masked_scores(queries, keys, mask, in_place) if by_one_product else self.scores(queries, keys)
+        # In place: nothing else needs the scores, and a second n² buffer is saved.
+        return torch.softmax(scores, dim=-1, out=scores if in_place else None)[..., :num_keys].to(queries.dtype)
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool, plain: bool) -> Tensor:
         """The output alone."""

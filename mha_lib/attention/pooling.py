@@ -25,8 +25,8 @@ def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
         return sequences
     if values_readable(mask) and math.isfinite(sum(map(Tensor.sum, map(Tensor.detach, sequences)))):
         return sequences
-    seen = is_allowed(mask).any(dim=-2).unsqueeze(-1)  # (b, q, k) -> (b, k) -> (b, k, 1)
-    return tuple(X.masked_fill(~seen, 0.0) for X in sequences)  # (b, k, d)
+    unseen = ~is_allowed(mask).any(dim=-2).unsqueeze(-1)  # (b, q, k) -> (b, k) -> (b, k, 1)
+    return tuple(X.masked_fill(unseen, 0.0) for X in sequences)  # (b, k, d)
 
 
 def projected(W: nn.Module, X: Tensor, readable: bool) -> Tensor:

@@ -23,7 +23,7 @@ from references import (
 
 import mha_lib
 from mha_lib import DotProductAttention, KernelPooling, MultiHeadAttention
-from mha_lib.attention import FusedAttention
+from mha_lib.attention import FusedAttention, masked_scores
 
 LAYERS = {
     "multi-head": lambda dropout: make_layer(dropout),
@@ -246,6 +246,37 @@ def test_rows_without_a_key_are_zeros_at_the_sizes_of_a_gpus_own_kernels(masks, 
     assert (output.detach().cpu()[torch.from_numpy(is_empty)] == 0).all()
     output.square().sum().backward()
     assert all(X.grad.isfinite().all() for X in given)
+
+
+@pytest.mark.parametrize("dtype, epsilon", [(torch.float16, 2**-11), (torch.bfloat16, 2**-8)], ids=str)
+@pytest.mark.parametrize("masks", [{}, *WITH_EMPTY_ROWS.values()], ids=["none", *WITH_EMPTY_ROWS])
+def test_products_of_half_precision_that_give_single_precision_are_rounded_once(masks, dtype, epsilon, monkeypatch):
+    """The way of a GPU, with a product that no CPU has; here it is computed from converted numbers."""
+    multiply, asked = torch.baddbmm, []
+
+    def product(added, Q, K, *, out_dtype=None, **others):
+        asked.append((out_dtype, Q.dtype, K.dtype, added.dtype))
+        return multiply(added, Q.float(), K.float(), **others)
+
+    monkeypatch.setattr(masked_scores, "_gives_single", lambda device, dtype: True)
+    monkeypatch.setattr(torch, "baddbmm", product)
+    Q, K, V = (3 * random_numbers(3, 3, 2, 128, 40)).to(dtype).unbind()
+    _, weights = attention(DotProductAttention(), Q, K, V, **masks)
+    with torch.no_grad():
+        found = FusedAttention().attend(Q, K, V, **masks)[1]
+    assert asked == [(torch.float32, dtype, dtype, torch.float32)] and found.shape == (3, 2, 128, 128)
+    found, is_empty = found.double().cpu().numpy().reshape(weights.shape), weights.sum(-1) == 0
+    assert (abs(found - weights) <= 1.01 * epsilon * weights + torch.finfo(dtype).smallest_normal).all()
+    assert is_empty.any() == bool(masks) and (found[is_empty] == 0).all()
+
+
+def test_a_row_without_a_key_gives_zeros_even_where_its_query_is_nan():
+    Q, K, V = random_numbers(3, 1, 2, 4, 8).unbind()
+    Q[:, :, 1] = math.nan
+    mask = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1], [0, 1, 1, 1]], dtype=torch.bool)
+    with torch.no_grad():
+        output, weights = FusedAttention().attend(Q, K, V, attn_mask=mask)
+    assert (output[:, :, 1] == 0).all() and (weights[:, :, 1] == 0).all() and output.isfinite().all()
 
 
 @pytest.mark.real_device

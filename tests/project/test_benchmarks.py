@@ -57,7 +57,7 @@ def test_traffic_counts_operators_that_compute_and_what_they_write():
     seen = traffic.traffic(call, num_queries=5, num_keys=4)
     assert seen.operators == {"ones": 2, "bmm": 1, "_softmax": 1, "gt": 1, "sum": 1}
     assert seen.written == {(torch.float32, 2): 2, (torch.bool, 1): 1}
-    assert seen.bytes() == (2 * 2 * 4 + 1) * 5 * 4
+    assert seen.bytes == (2 * 2 * 4 + 1) * 5 * 4
 
 
 @needs_d2l
@@ -65,8 +65,21 @@ def test_traffic_counts_operators_that_compute_and_what_they_write():
 @pytest.mark.parametrize("case", ["no mask", "lengths", "causal"])
 def test_without_weights_no_call_of_ours_writes_q_times_k_numbers(case, dtype):
     found = traffic.counts(case, dtype)
-    assert found["ours"].bytes() == 0 and found["ours"].operators["scaled_dot_product_attention"] == 1
-    assert found["d2l"].bytes() >= 3 * 32 * 8 * 256 * 256 * dtype.itemsize
+    assert found["ours"].bytes == 0 and found["ours"].operators["scaled_dot_product_attention"] == 1
+    assert found["d2l"].bytes >= 3 * 32 * 8 * 256 * 256 * dtype.itemsize
+
+
+@needs_d2l
+@pytest.mark.parametrize("dtype", gpu.DTYPES)
+@pytest.mark.parametrize("case", ["weights", "lengths, weights"])
+def test_weights_take_as_few_tensors_as_the_formula_in_single_precision(case, dtype):
+    found = traffic.counts(case, dtype)
+    written = {seen: sum(n for (of, _), n in found["ours"].written.items() if of == seen) for seen in gpu.DTYPES}
+    half = dtype == torch.bfloat16
+    assert written == {torch.float32: 2, torch.bfloat16: int(half)}  # scores, softmax; rounded once
+    better = "d2l" if half else "torch"  # which rounds scores in half precision, too: two tensors
+    assert found["ours"].for_each_head() <= found[better].for_each_head()
+    assert found["ours"].operators["_to_copy"] <= 2 * half  # queries and keys stay in half precision
 
 
 def test_calls_take_turns():

@@ -1,0 +1,55 @@
+"""Scaled scores with their mask added, by one product: few passes over q × k numbers. Letters as in ``pooling``."""
+
+import math
+from contextlib import suppress
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mha_lib.attention.execution import values_readable, without_autocast
+from mha_lib.attention.masks import row_is_empty
+from mha_lib.attention.pooling import in_float32
+
+SPARE = 8  # so many that rows whose length is divisible by 8, as a GPU likes them, stay so
+
+
+def masked_scores(queries: Tensor, keys: Tensor, mask: Tensor | None, in_place: bool) -> Tensor:
+    """Compute qᵀk / √d plus the mask, in single precision at least: (b, q, d), (b, k, d) -> (b, q, k).
+
+    Where a query may be without a key, ``SPARE`` keys are added, (b, q, k + 8), to which such a query alone may attend:
+    a softmax then gives its own keys zeros, without a pass that fills them in. ``in_place``: no gradient is needed.
+    """
+    bias = mask if mask is None or mask.dtype != torch.bool else torch.where(mask, 0.0, -math.inf)
+    if mask is not None and (not values_readable(is_empty := row_is_empty(mask)) or is_empty.any()):
+        spare = torch.where(is_empty, 0.0, -math.inf).to(bias).expand(*mask.shape[:-1], SPARE)
+        bias, keys = torch.cat([bias, spare], dim=-1), F.pad(keys, (0, 0, 0, SPARE))
+        queries = queries.masked_fill(is_empty, 0.0)  # they may be padding, and NaN
+    wide = {"out_dtype": torch.float32} if in_place and gives_single(queries) else {}
+    queries, keys = (queries, keys) if wide else (in_float32(queries), in_float32(keys))
+    zero = torch.zeros(1, 1, dtype=wide.get("out_dtype", queries.dtype), device=queries.device)
+    bias, others = bias if mask is None else bias.to(zero.dtype), queries.shape[:-2]
+    # The product takes one axis before queries. To bring a mask of each example's queries there would be a pass, too.
+    adds = mask is not None and (bias.dim() < 4 or 1 in (bias.shape[0], bias.shape[2]) or bias.shape[1] == others[1])
+    added = (bias if adds else zero).expand(*others, -1, -1)
+    Q, K, added = (X.flatten(end_dim=-3) for X in (queries, keys, added))
+    with without_autocast(queries):  # autocast would use 16 bits
+        added = added.expand(-1, Q.shape[1], K.shape[1])
+        scores = torch.baddbmm(added, Q, K.mT, beta=int(adds), alpha=Q.shape[-1] ** -0.5, **wide)
+    scores = scores.view(*others, *scores.shape[-2:])
+    return scores if adds or mask is None else torch.add(scores, bias, out=scores if in_place else None)
+
+
+def gives_single(X: Tensor) -> bool:
+    """Return whether half precision can be multiplied with results in single precision: on CUDA since torch 2.8."""
+    return X.dtype in (torch.float16, torch.bfloat16) and _gives_single(X.device, X.dtype)
+
+
+@cache
+def _gives_single(device: torch.device, dtype: torch.dtype) -> bool:
+    one = torch.ones(1, 8, 8, device=device, dtype=dtype)
+    with suppress(RuntimeError, TypeError):
+        torch.baddbmm(one.float(), one, one, out_dtype=torch.float32)
+        return True
+    return False
