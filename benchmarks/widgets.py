@@ -268,7 +268,7 @@ def ways_on_pages(browser, folder):
         page.goto(pictures.save_html(picture(name), folder / f"{name}.html").as_uri())
         ways[f"page, {name}"] = Way(page.locator("body"), control, "Enter")
     model = shipped_model("lookups")
-    X = model.embedding(find_task("lookups").held_out.inputs[:2])
+    X = model.get_submodule("embedding")(find_task("lookups").held_out.inputs[:2])
     layer = pictures.LayerExplorer(model.attentions[0], X, X)
     for name, control in (("num_heads", "[aria-label=num_heads]"), ("one of its heads", ".small[aria-pressed=true]")):
         page = browser.new_page(viewport={"width": 1280, "height": 1000})

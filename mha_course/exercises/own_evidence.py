@@ -92,9 +92,11 @@ def planted_heads(usual: Tensor | None, share: float) -> tuple[Tensor, Tensor]:
 def digits() -> tuple[Tensor, Tensor]:
     """Return the weights from *class* to the patches in layer 0 of the digits model, and the patch with most ink."""
     task, model = find_task("digits"), shipped_model("digits")
+    images = task.held_out.inputs
+    assert isinstance(images, Tensor)
     with torch.no_grad():
-        model(task.held_out.inputs)
-    ink = task.held_out.inputs.double().mean(dim=-1)  # (images, patches)
+        model(images)
+    ink = images.double().mean(dim=-1)  # (images, patches)
     return model.attention_weights[0][:, :, :1, 1:], ink.round(decimals=6).argmax(dim=1)[:, None]
 
 

@@ -175,11 +175,11 @@ def trade_offs(
 def _with_ends(panel: Axes, x: Sequence[Interval], y: Sequence[Interval], number: int, name: str) -> None:
     """Draw points with their ends in both directions, joined by a line, in the style of this number."""
     (colour, style), marker = LINES[number % len(LINES)], "os^Dxv"[number]
-    middles, ends = [], []
-    for each in (x, y):
-        middles.append([middle for middle, _, _ in each])
-        ends.append([[middle - low for middle, low, _ in each], [high - middle for middle, _, high in each]])
+    (across, x_ends), (up, y_ends) = (
+        ([middle for middle, _, _ in each], [[m - low for m, low, _ in each], [high - m for m, _, high in each]])
+        for each in (x, y)
+    )
     panel.errorbar(
-        *middles, yerr=ends[1], xerr=ends[0], color=colour, linestyle=style, marker=marker, markersize=5,
+        across, up, yerr=y_ends, xerr=x_ends, color=colour, linestyle=style, marker=marker, markersize=5,
         linewidth=1.5, elinewidth=1, capsize=2, label=name,
     )  # fmt: skip

@@ -78,10 +78,9 @@ class FusedAttention(DotProductAttention):
             return super().weights(queries, keys, mask)
         arguments.check_same_size(queries, keys)
         num_keys, (keys,) = keys.shape[-2], zero_masked(mask, for_each_head(keys, queries))
-        in_place = in_plain_call(queries) and not torch.is_grad_enabled() and not in_transform()
+        in_place = in_plain_call(queries) and not torch.is_grad_enabled() and not in_transform()  # saves a buffer
         by_one_product = mask is not None or (in_place and gives_single(queries))
         scores = masked_scores(queries, keys, mask, in_place) if by_one_product else self.scores(queries, keys)
-        # In place: nothing else needs the scores, and a second n² buffer is saved.
         return torch.softmax(scores, dim=-1, out=scores if in_place else None)[..., :num_keys].to(queries.dtype)
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool, plain: bool) -> Tensor:

@@ -2,7 +2,7 @@
 
 import math
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -21,24 +21,24 @@ def masked_scores(queries: Tensor, keys: Tensor, mask: Tensor | None, in_place: 
     Where a query may be without a key, ``SPARE`` keys are added, (b, q, k + 8), to which such a query alone may attend:
     a softmax then gives its own keys zeros, without a pass that fills them in. ``in_place``: no gradient is needed.
     """
-    bias = mask if mask is None or mask.dtype != torch.bool else torch.where(mask, 0.0, -math.inf)
+    bias = torch.zeros(1, 1, device=queries.device) if mask is None else mask
+    bias = bias if bias.dtype != torch.bool else torch.where(bias, 0.0, -math.inf)
     if mask is not None and (not values_readable(is_empty := row_is_empty(mask)) or is_empty.any()):
         spare = torch.where(is_empty, 0.0, -math.inf).to(bias).expand(*mask.shape[:-1], SPARE)
         bias, keys = torch.cat([bias, spare], dim=-1), F.pad(keys, (0, 0, 0, SPARE))
         queries = queries.masked_fill(is_empty, 0.0)  # they may be padding, and NaN
-    wide = {"out_dtype": torch.float32} if in_place and gives_single(queries) else {}
-    queries, keys = (queries, keys) if wide else (in_float32(queries), in_float32(keys))
-    zero = torch.zeros(1, 1, dtype=wide.get("out_dtype", queries.dtype), device=queries.device)
-    bias, others = bias if mask is None else bias.to(zero.dtype), queries.shape[:-2]
+    single, others = in_place and gives_single(queries), queries.shape[:-2]
+    queries, keys = (queries, keys) if single else (in_float32(queries), in_float32(keys))
+    bias = bias.to(torch.float32 if single else queries.dtype)
     # The product takes one axis before queries. To bring a mask of each example's queries there would be a pass, too.
-    adds = mask is not None and (bias.dim() < 4 or 1 in (bias.shape[0], bias.shape[2]) or bias.shape[1] == others[1])
-    added = (bias if adds else zero).expand(*others, -1, -1)
+    adds = bias.dim() < 4 or 1 in (bias.shape[0], bias.shape[2]) or bias.shape[1] == others[1]
+    added = (bias if adds else bias.new_zeros(1, 1)).expand(*others, -1, -1)
     Q, K, added = (X.flatten(end_dim=-3) for X in (queries, keys, added))
+    product = partial(torch.baddbmm, out_dtype=torch.float32) if single else torch.baddbmm
     with without_autocast(queries):  # autocast would use 16 bits
-        added = added.expand(-1, Q.shape[1], K.shape[1])
-        scores = torch.baddbmm(added, Q, K.mT, beta=int(adds), alpha=Q.shape[-1] ** -0.5, **wide)
+        scores = product(added.expand(-1, Q.shape[1], K.shape[1]), Q, K.mT, beta=int(adds), alpha=Q.shape[-1] ** -0.5)
     scores = scores.view(*others, *scores.shape[-2:])
-    return scores if adds or mask is None else torch.add(scores, bias, out=scores if in_place else None)
+    return scores if adds else torch.add(scores, bias, out=scores if in_place else None)
 
 
 def gives_single(X: Tensor) -> bool:
@@ -50,6 +50,5 @@ def gives_single(X: Tensor) -> bool:
 def _gives_single(device: torch.device, dtype: torch.dtype) -> bool:
     one = torch.ones(1, 8, 8, device=device, dtype=dtype)
     with suppress(RuntimeError, TypeError):
-        torch.baddbmm(one.float(), one, one, out_dtype=torch.float32)
-        return True
+        return torch.baddbmm(one.float(), one, one, out_dtype=torch.float32).dtype == torch.float32
     return False

@@ -11,8 +11,7 @@ import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
 
-from mha_course import exercises
-from mha_course import kept_work
+from mha_course import exercises, kept_work
 from mha_course.checking.exercise import exercise
 from mha_course.checking.verdict import Verdict
 from mha_course.exercises import COURSE

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_course import exercises
-from mha_course import kept_work
+from mha_course import exercises, kept_work
 from mha_course.exercises import whole_layer
 from mha_course.exercises.whole_layer import CompleteAttention, my_layer
 from mha_lib import masked_softmax
