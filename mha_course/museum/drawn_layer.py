@@ -28,10 +28,10 @@ BEGINNINGS = {  # name of a fault → how its row in the table of mistakes begin
     "mask after the softmax": "The mask comes after the softmax",
     "mask one key too long": "The mask is one key too long",
     "masks in another order": "The valid lengths are repeated in the wrong order",
-    "one mask for all": "All examples get the first one's mask",
+    "one mask for all": "All examples get the mask of the first one",
     "softmax over queries": "The softmax runs over the queries",
     "softmax over heads": "The softmax runs over the heads",
-    "no largest score subtracted": "Powers of large scores overflow",
+    "no largest score subtracted": "Exponentials of large scores overflow",
     "values from keys": "The values are made from the keys",
     "W_o transposed": "W_o is used transposed",
 }
