@@ -264,8 +264,7 @@ def check_groups(num_heads: int, num_key_value_heads: int) -> None:
 
 
 def check_attention(attention: nn.Module | None, kind: type[nn.Module], dropout: float) -> None:
-    """Raise an error if ``attention`` is given and is not an instance of ``kind``, or if ``dropout`` is given as
-    well."""
+    """Raise an error if ``attention`` is given and is not a ``kind``, or if ``dropout`` is given as well."""
     if attention is None:
         return
     if not isinstance(attention, kind):

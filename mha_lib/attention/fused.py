@@ -53,9 +53,8 @@ class FusedAttention(DotProductAttention):
         plain = in_plain_call(queries)
         output = self._output(queries, keys, values, masks, plain)
         if plain:
-            self.store_weights(
-                lazy_weights(self.weights, queries, keys, masks) if self.keep_inputs else nothing_was_kept
-            )
+            kept = lazy_weights(self.weights, queries, keys, masks) if self.keep_inputs else nothing_was_kept
+            self.store_weights(kept)
         return output
 
     def _output(self, queries, keys, values, masks: Masks, plain: bool) -> Tensor:
@@ -81,7 +80,9 @@ class FusedAttention(DotProductAttention):
         in_place = in_plain_call(queries) and not torch.is_grad_enabled() and not in_transform()  # saves a buffer
         by_one_product = mask is not None or (in_place and gives_single(queries))
         scores = masked_scores(queries, keys, mask, in_place) if by_one_product else self.scores(queries, keys)
-        return torch.softmax(scores, dim=-1, out=scores if in_place else None)[..., :num_keys].to(queries.dtype)
+        weights = torch.softmax(scores, dim=-1, out=scores if in_place else None)[..., :num_keys].to(queries.dtype)
+        is_cut = scores.shape[-1] > num_keys and weights.is_cpu  # then contiguous, and 0 beside NaN
+        return weights.masked_fill(row_is_empty(mask), 0.0) if mask is not None and is_cut else weights
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool, plain: bool) -> Tensor:
         """The output alone."""

@@ -58,8 +58,7 @@ def parameters_of(layer: nn.Module, what: str, whose: str) -> dict[str, Tensor]:
         whose: the library that the weights go to, for the message.
 
     Raises:
-        ValueError: a map is not an ``nn.Linear``, such as an adapter or a quantised map, or has hooks that may change
-        it.
+        ValueError: a map is not an ``nn.Linear`` (an adapter, a quantised map), or has hooks that may change it.
     """
     found: dict[str, Tensor] = {}
     for name in MAPS:

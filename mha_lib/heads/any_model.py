@@ -36,8 +36,7 @@ class FoundHeads(GatedHeads[M]):
     - ``loss``: a function of the model, or with ``batches`` of the model and a batch. It gives a mean, or one number
       for each example, (b,), which intervals need.
     - ``batches``: an iterable that can be used more than once, such as a DataLoader, of tensors, dictionaries or
-      tuples,
-      which are moved to the model's device. Left out, ``loss`` is computed once.
+      tuples, which are moved to the model's device. Left out, ``loss`` is computed once.
     - ``by``: what replaces a head: "zero"; "mean", its mean over ``batches`` (without them, over the example
       that the heads were found with), padding left out; "resample", its output for the next example, across batches;
       "stream", its own output where it attends only to four sinks and a window of 24, in causal attention, or with

@@ -134,8 +134,7 @@ class GatedHeads(Generic[M]):
 
         Args:
             loss: of the model and a batch, which calls the model; left out, it is called with the batch itself.
-            batches: an iterable of tensors, dictionaries or tuples; left out, the example that the heads were found
-                with.
+            batches: an iterable of tensors, dictionaries or tuples; left out, the example that ``of`` had.
             valid: which positions count, bool (b, n), or a function of a batch that gives them; left out, padding is
                 left out: positions that no query attends to, in any layer of self-attention over as many.
         """

@@ -87,8 +87,7 @@ def load_pruned(folder: str | Path, model: nn.Module | None = None) -> nn.Module
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: the folder was not written by ``save_pruned``; it needs ``model``; or ``model``, the plan and the
-            weights do
-            not belong together, with the names that differ.
+            weights do not belong together, with the names that differ.
     """
     folder = Path(folder)
     if missing := [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]:

@@ -279,6 +279,16 @@ def test_a_row_without_a_key_gives_zeros_even_where_its_query_is_nan():
     assert (output[:, :, 1] == 0).all() and (weights[:, :, 1] == 0).all() and output.isfinite().all()
 
 
+def test_weights_of_a_row_without_a_key_are_zeros_beside_a_key_of_nan_and_have_a_memory_of_their_own():
+    Q, K, V = random_numbers(3, 1, 2, 4, 8).unbind()
+    K[:, :, 2] = math.nan  # which query 0 sees
+    mask = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 0, 1]], dtype=torch.bool)
+    with torch.no_grad():
+        _, weights = FusedAttention().attend(Q, K, V, attn_mask=mask)
+    assert (weights[:, :, 1] == 0).all() and weights[:, :, 0].isnan().all()
+    assert weights.view(8, 4).untyped_storage().nbytes() == weights.nbytes
+
+
 @pytest.mark.real_device
 @pytest.mark.parametrize("dtype, atol", [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)], ids=str)
 def test_under_autocast_every_way_gives_what_the_kernel_gives(dtype, atol):
