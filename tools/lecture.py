@@ -37,7 +37,8 @@ class Block(NamedTuple):
 
 # A slide that shows nothing is not shown: what it speaks of is left out.
 SLIDES = (
-    Slide("185", ("41",), "To which word does she belong? How do you know?"),
+    Slide("185", ()),
+    Slide("41", ("41",), "To which word does she belong? How do you know?"),
     Slide("301", ()),
     Slide("301: ## 1.", ("301: A model", "301: | vector"), "Who compares what with what?"),
     Slide("301: We build", ("150",), "Why is every other row of one colour?"),
