@@ -191,8 +191,7 @@ CLAIMS = {
         )
     ),
     "falls from 0.10 to 0.01 nats for the measure, and for the draws from 1.19–2.02 to 0.10–0.81": lambda r: (
-        [r.trained("streaming", when)[:2] for when in ("before", "after")]
-        == [(0.1, (1.19, 2.02)), (0.01, (0.1, 0.81))]
+        [r.trained("streaming", when)[:2] for when in ("before", "after")] == [(0.1, (1.19, 2.02)), (0.01, (0.1, 0.81))]
     ),
     "from 1.56 (1.27 to 1.85) to 0.35 nats (0.18 to 0.52)": lambda r: (
         [r.trained("streaming", when)[2] for when in ("before", "after")]
