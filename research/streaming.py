@@ -299,6 +299,20 @@ def at_random(bench: Bench, number: int, unit: int, draws: int) -> dict:
     return {kind: {"draws": each} for kind, each in found.items()}
 
 
+def circuit_spared(bench: Bench, draws: int = 5) -> dict:
+    """The rises of layer-matched draws of the base that leave the induction groups as they are: asked by a review."""
+    plan, first = bench.plan(bench.scores("stream", 1), 60), ((17, 1), (18, 2))
+    names = list(bench.found.layers)
+    kept_full = [(names[layer], GROUP * group) for layer, group in first]
+    others = (
+        one
+        for one in bench.found.fair_draws(plan, 100, seed=1)
+        if not any(head in one.get(layer, ()) for layer, head in kept_full)
+    )
+    found = rises(bench, [one for one, _ in zip(others, range(draws), strict=False)], by=STREAM)
+    return {kind: {"draws": each} for kind, each in found.items()}
+
+
 PARTS: dict[str, Callable[[Bench], dict]] = {
     "whole": whole_losses,
     "induction groups": induction_groups,
@@ -322,6 +336,7 @@ PARTS: dict[str, Callable[[Bench], dict]] = {
     "30 groups": partial(tried, number=30),
     "45 groups": partial(tried, number=45),
     "81 groups": partial(tried, number=81),
+    "circuit spared": circuit_spared,
 }
 
 if __name__ == "__main__":

@@ -153,11 +153,12 @@ def trade_offs(
                 raise ValueError(f"series {name!r}: {axis!r} has no {', '.join(missing)}")
     figure = empty_figure(2.6 * len(losses))
     panels = figure.subplots(len(losses), len(prices), sharex="col", sharey="row", squeeze=False)
-    for line, (y_label, loss) in zip(panels, losses.items(), strict=True):
-        for panel, (x_label, price) in zip(line, prices.items(), strict=True):
+    for row, (y_label, loss) in enumerate(losses.items()):
+        for column, (x_label, price) in enumerate(prices.items()):
+            panel = panels[row, column]
             for number, (name, points) in enumerate(series.items()):
                 _with_ends(panel, [price[each] for each in points], [loss[each] for each in points], number, name)
-            name_axes(panel, x_label if line is panels[-1] else "", y_label if panel is line[0] else "")
+            name_axes(panel, x_label if row == len(losses) - 1 else "", "" if column else y_label)
     names = panels[0, 0].get_legend_handles_labels()
     figure.legend(*names, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     reading = "; ".join(

@@ -139,11 +139,13 @@ CLAIMS = {
     "ordering layers by signed costs saves 0.12 (0.04 to 0.19)": lambda r: (
         r.between_units("layers", "layers by signed costs", "54") == (0.12, 0.04, 0.19)
     ),
-    "three runs measured 1.02 to 1.07": lambda r: (
-        [round(end(r.found["speed"]["heads"]["4 x 64"]), 2) for end in (min, max)] == [1.02, 1.07]
+    "1.05 times as fast (1.02 to 1.07, three runs; multiplications alone would give 1.036)": lambda r: (
+        [round(number, 2) for number in r.found["speed"]["heads"]["4 x 64"]] == [1.05, 1.02, 1.07]
+        and round(r.found["speed"]["heads"]["ceiling"], 3) == 1.036
     ),
-    "can make the model 1.036 times as fast at most": lambda r: round(r.found["speed"]["heads"]["ceiling"], 3) == 1.036,
-    "no lead is established (−0.03, −0.10 to 0.04)": lambda r: r.lead("gate gradient", "81")[0] == (-0.03, -0.1, 0.04),
+    "no lead of its own gradient is established on fresh prose (−0.08, −0.17 to 0.02)": lambda r: (
+        r.lead("towards the mean", "81")[0] == (-0.08, -0.17, 0.02)
+    ),
     "Of this, 0.05 and 0.08 are a better choice of layers": lambda r: (
         [r.between_measures(cut, "matched")[0] for cut in ("54", "81")] == [0.05, 0.08]
     ),

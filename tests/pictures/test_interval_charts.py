@@ -56,3 +56,13 @@ def test_curves_of_another_length_are_refused():
             (1, 2), {"one": torch.ones(3)}, {"one": torch.ones(3)}, ((1,), torch.ones(1), torch.ones(1)),
             x_label="", y_label="",
         )  # fmt: skip
+
+
+def test_trade_offs_name_the_price_below_and_the_loss_beside():
+    one = {"few": (1.0, 0.9, 1.1)}
+    picture = pictures.trade_offs(
+        {"groups": ["few"]}, {"time": one, "cache": one}, {"prose, nats": one, "copying, nats": one}
+    )
+    panels = picture.drawing.axes
+    assert [panel.get_xlabel() for panel in panels] == ["", "", "time", "cache"]
+    assert [panel.get_ylabel() for panel in panels] == ["prose, nats", "", "copying, nats", ""]
