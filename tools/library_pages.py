@@ -20,6 +20,7 @@ ROOMS = {  # a page, and the door that it shows
     "museum": "mha_course.museum",
     "capstone": "mha_course.capstone",
     "exercises": "mha_course.exercises",
+    "language": "mha_course.language",
 }
 OF_EVERY_PICTURE = "draw, page_data, reply, still"  # for those who write one
 INDEX = """# The library

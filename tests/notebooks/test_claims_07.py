@@ -99,9 +99,6 @@ def references_agree(results: Results) -> bool:
 
 # Words of the notebooks, and what they mean in the results.
 CLAIMS = {
-    "greedy search beats exact Shapley values in all sixty models": (
-        lambda r: [r.ahead(task, "greedy", "Shapley, exact") for task in TASKS] == [30, 30]
-    ),
     "0.8 of twelve heads can go by random orders on the look-ups and 5.1 on the dates": (
         lambda r: (
             [round(r.chance("dates", order, "num_prunable"), 1) for order in ("random", BLOCK_MEANS)] == [5.1, 5.8]

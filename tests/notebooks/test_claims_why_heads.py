@@ -118,7 +118,7 @@ def test_a_head_can_that_weighs_nouns_and_passes_on_places_and_the_more_nouns_th
 
 
 def test_what_the_verb_receives():
-    told = notebook_tools.told("03_multi_head_attention", before="## Deeper: how much")
+    told = notebook_tools.told("03_multi_head_attention", before="## Deeper: what one head")
     powers = np.exp(np.array([1, 0, 0.927]) * 20 / math.sqrt(3))
     weights = powers / powers.sum()
     assert weights.round(2).tolist() == [0.7, 0, 0.3]
