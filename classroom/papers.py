@@ -24,7 +24,6 @@ HEAD = (
     "Where a reason is asked, a result alone does not earn its point. A slip in arithmetic costs "
     "one point, once: what follows from it is marked as right."
 )
-
 NAME = "Name: ____________________________</p><p>"
 
 
@@ -122,10 +121,10 @@ QUESTIONS = (
         "have all, 0 to {end}. (c) W<sub>q</sub>, W<sub>k</sub>, W<sub>v</sub> act on each token alone, before the "
         "reshape: they change what a token's pieces hold, and bring nothing of a later token into matrix 0. So head 0 "
         "cannot attend to the other tokens. W<sub>o</sub> acts on each token alone after the heads are joined. "
-        "Joined by a reshape back to ({n}, {d}), token 0 gets the first {h} rows of matrix 0, so token 0's output never "
-        "depends on token {end}. (d) For h = 1, or n = 1: then pieces are in the same order either "
-        "way. Only then: for h &gt; 1 and n &gt; 1, row 1 of matrix 0 should begin with token 1, feature 0, and the reshape "
-        "puts piece 1 of token 0 there.",
+        "Joined by a reshape back to ({n}, {d}), token 0 gets the first {h} rows of matrix 0, so token 0's output "
+        "never depends on token {end}. (d) For h = 1, or n = 1: then pieces are in the same order either way. "
+        "Only then: for h &gt; 1 and n &gt; 1, row 1 of matrix 0 should begin with token 1, feature 0, and the "
+        "reshape puts piece 1 of token 0 there.",
         (
             (1, "a reshape keeps the order of the numbers"),
             (1, "(a) token and features, and what should be there"),
