@@ -20,8 +20,11 @@ table {{ border-collapse: collapse }} td {{ border-top: 1px solid #999; padding:
 """
 HEAD = (
     "Sheet {seed}. {points} points, {minutes} minutes, on paper. Notation: a token is a row of d numbers, there are n "
-    "tokens and h heads, and a head has the size p = d / h. Give a reason for each step; a result alone has one point."
+    "tokens and h heads, and a head has the size p = d / h. Give a reason for each step. "
+    "Where a reason is asked, a result alone does not earn its point. A slip in arithmetic costs "
+    "one point, once: what follows from it is marked as right."
 )
+NAME = "Name: ____________________________</p><p>"
 
 
 class Question(NamedTuple):
@@ -89,7 +92,7 @@ def softmax(draw: random.Random) -> dict[str, Any]:
 QUESTIONS = (
     Question(
         "Why √p?",
-        "The {p} numbers of a query q and of a key k are independent, all with mean 0. Those of q have the variance "
+        "A query q and a key k have {p} numbers each, all independent, all with mean 0. Those of q have the variance "
         "{a}, those of k the variance {b}. Derive the variance of the score q · k. By which number must scores be "
         "divided to have the variance 1? What is it in general, for p numbers of variance 1?",
         "A product q<sub>i</sub>k<sub>i</sub> has the mean E q<sub>i</sub> · E k<sub>i</sub> = 0, as both are "
@@ -101,7 +104,7 @@ QUESTIONS = (
             (1, "the mean of a product is 0, by independence"),
             (2, "its variance is the product of the variances, with the reason"),
             (1, "variances of independent terms add up"),
-            (1, "dividing by c divides the variance by c²; the two numbers"),
+            (1, "dividing by c divides the variance by c²; {divisor} and √p"),
         ),
         variances,
     ),
@@ -109,21 +112,25 @@ QUESTIONS = (
         "Why one reshape cannot be right",
         "X holds one example: {n} tokens of {d} features, of which head i owns the features i · {p} to i · {p} + {p} − "
         "1. Somebody splits it into {h} heads by <code>X.reshape({h}, {n}, {p})</code>. (a) Which numbers of which "
-        "token are in row {j} of matrix {i}, and which should be there? (b) Which tokens has matrix 0 any numbers of? "
-        "(c) Why can no parameters of the layer make up for it? (d) For which n and h is it right?",
+        "token are in row {j} of matrix {i}, and which should be there? (b) From which tokens does matrix 0 hold "
+        "numbers? (c) Why can no parameters of the layer make up for it? (d) For which n and h is it right?",
         "(a) A reshape keeps the order of the numbers. Row {j} of matrix {i} begins after {i} · {n} + {j} rows of {p} "
         "numbers, and a token has {h} such pieces. So it is a piece of token ({i} · {n} + {j}) // {h} = "
         "<b>{token}</b>, its features <b>{first} to {last}</b>. There should be token {j}, features {own_first} to "
         "{own_last}. (b) Its rows are the first {n} pieces, which belong to tokens <b>0 to {ntoken}</b>; it should "
         "have all, 0 to {end}. (c) W<sub>q</sub>, W<sub>k</sub>, W<sub>v</sub> act on each token alone, before the "
         "reshape: they change what a token's pieces hold, and bring nothing of a later token into matrix 0. So head 0 "
-        "cannot attend to the other tokens. (d) For h = 1, or n = 1: then pieces are in the same order either way.",
+        "cannot attend to the other tokens. W<sub>o</sub> acts on each token alone after the heads are joined. "
+        "Joined by a reshape back to ({n}, {d}), token 0 gets the first {h} rows of matrix 0, so token 0's output "
+        "never depends on token {end}. (d) For h = 1, or n = 1: then pieces are in the same order either way. "
+        "Only then: for h &gt; 1 and n &gt; 1, row 1 of matrix 0 should begin with token 1, feature 0, and the "
+        "reshape puts piece 1 of token 0 there.",
         (
             (1, "a reshape keeps the order of the numbers"),
             (1, "(a) token and features, and what should be there"),
             (1, "(b) the tokens of matrix 0"),
             (1, "(c) parameters act on each token alone"),
-            (1, "(d) one head, or one token"),
+            (1, "(d) one head, or one token, and why no others"),
         ),
         reshape,
     ),
@@ -139,7 +146,9 @@ QUESTIONS = (
         "i · p + p − 1 the first factor is from H<sub>i</sub>, so these terms are number (t, j) of H<sub>i</sub> "
         "W<sub>o</sub><sup>(i)</sup>, where W<sub>o</sub><sup>(i)</sup> is rows i · p to i · p + p − 1 of "
         "W<sub>o</sub>. (b) {x} · ({a}, {b}) + {y} · ({c}, {d}) = <b>({one}, {two})</b>; without head 1 its term is "
-        "left out: <b>({xa}, {xb})</b>. (c) Every number of the output sums over all heads; a slice cuts each.",
+        "left out: <b>({xa}, {xb})</b>. (c) In general every number of the output "
+        "is a sum over all heads, so a slice cuts off a part of each (with W<sub>o</sub> = identity a slice would be "
+        "the head).",
         (
             (1, "(a) the product as a sum over c"),
             (1, "(a) this sum split by heads"),
@@ -153,8 +162,9 @@ QUESTIONS = (
         "What attention costs",
         "A layer reads n = {n} tokens with d = {d} and h = {h} heads of size {p}. (a) How many multiplications do the "
         "four matrices take, how many do the scores and the averages together? Give the formulas, then the numbers. "
-        "(b) For which n are both equal? (c) How many parameters has the layer, without biases? (d) The number of "
-        "heads doubles, d stays: which of these numbers change? Which number of stored weights does?",
+        "(b) For which n are both equal? (c) How many parameters does the layer have, without biases? (d) The number "
+        "of heads doubles, d stays: which of these numbers change? How many attention weights are computed, and how "
+        "does that number change?",
         "(a) A product of (n, d) with (d, d) takes n · d · d multiplications, and there are four: 4nd² = "
         "<b>{maps:,}</b>. In a head, scores are (n, p) times (p, n): n²p; the averages are (n, n) times (n, p): n²p "
         "again. For h heads that is 2n²hp = 2n²d = <b>{products:,}</b>. (b) 4nd² = 2n²d gives n = 2d = "
@@ -174,17 +184,17 @@ QUESTIONS = (
         "(a) A head gives the verb the weight {a} on the noun before it, whose value is u, and {rest} on the noun "
         "after it, whose value is v. By what does the output change if the two nouns change places? For which weights "
         "can no layer that reads the output tell who did it to whom? How do two heads avoid this? (b) Queries and keys "
-        "of a head have the size 1. The keys are {keys}. Which can get the largest weight of some query? Prove it.",
+        "of a head have the size 1. The keys are {keys}. Which can get more weight than every other key? Prove it.",
         "(a) Before, the output is {a} u + {rest} v, afterwards {a} v + {rest} u: it changes by {times} (v − u), in "
         "general by (2a − 1)(v − u). For a = <b>1/2</b> it does not change, so nothing that reads it can tell the two "
         "apart. With two heads, one gives all its weight to the noun before the verb, the other to the noun after it; "
         "their outputs are u and v, side by side. (b) The scores of a query q are q · k. For q &gt; 0 they are in the "
         "order of the keys, so <b>{largest}</b> gets the most; for q &lt; 0 in the reverse order, so <b>{smallest}</b> "
-        "does; for q = 0 all weights are equal. No query prefers a key in between.",
+        "does; for q = 0 all weights are equal. No query gives a key in between more weight than every other key.",
         (
             (1, "(a) the change of the output"),
             (1, "(a) equal weights, with the reason"),
-            (1, "(a) two heads with weight 1 on one noun each"),
+            (1, "(a) a noun for each head, or any two heads with different weights, with the reason"),
             (1, "(b) the two keys"),
             (1, "(b) the proof: the sign of q decides the order"),
         ),
@@ -203,12 +213,12 @@ QUESTIONS = (
         "α<sub>i</sub>) = α<sub>i</sub> v<sub>i</sub> − α<sub>i</sub> Σ<sub>j</sub> α<sub>j</sub> v<sub>j</sub> = "
         "α<sub>i</sub> (v<sub>i</sub> − o). (c) The weights are {k}/{below}, 1/{below}, 1/{below}, so o = <b>{o}</b>, "
         "and the derivatives are <b>{s1}, {s2}, {s3}</b>; they add up to 0. (d) If α<sub>1</sub> is near 1, o is near "
-        "v<sub>1</sub>, so its derivative is near 0; those of the others are, as their weights are. The scores hardly "
-        "learn.",
+        "v<sub>1</sub>, so its derivative is near 0; those of the others are, as their weights are. So gradient "
+        "descent hardly changes this query's scores.",
         (
-            (2, "(a) the derivative, for i = j and for i ≠ j"),
+            (1, "(a) the derivative, for i = j and for i ≠ j, by the quotient rule"),
             (1, "(b) the sum"),
-            (1, "(c) o and the three derivatives"),
+            (2, "(c) o (1); the three derivatives (1)"),
             (1, "(d) all derivatives are near 0, with both reasons"),
         ),
         softmax,
@@ -228,14 +238,16 @@ def sheets(seed: int) -> tuple[str, str]:
         numbers = numbers_of(seed, question)
         points = sum(points for points, _ in question.rubric)
         text = f"<h2>{place}. {question.title} ({points} points)</h2><p>{question.asked.format(**numbers)}</p>"
-        rows = "".join(f"<tr><td>{points}</td><td>{what}</td></tr>" for points, what in question.rubric)
+        rows = "".join(
+            f"<tr><td>{points}</td><td>{what.format(**numbers)}</td></tr>" for points, what in question.rubric
+        )
         asked += f"<section>{text}</section>"
         answered += f"<section>{text}<p>{question.answer.format(**numbers)}</p><table>{rows}</table></section>"
     total = sum(points for question in QUESTIONS for points, _ in question.rubric)
     head = HEAD.format(seed=seed, points=total, minutes=3 * total)
     titles = "Attention on paper", "Attention on paper: answers and points"
-    pages = zip(titles, (asked, answered), strict=True)
-    questions, answers = (PAGE.format(title=title, head=head, sections=sections) for title, sections in pages)
+    pages = zip(titles, (NAME + head, head), (asked, answered), strict=True)
+    questions, answers = (PAGE.format(title=title, head=head, sections=sections) for title, head, sections in pages)
     return questions, answers
 
 

@@ -79,11 +79,12 @@ WEEKS_GOALS = (
     *(CLAIM, TEST_CODE, LIMITS),
     Goal("10", 1),
 )
+RUN_FIRST = "choose *Run All Above* first, for the functions of 3 and 6; then vote: which test fails?"
 WEEKS = (
     Session(60, (Part("00", ("1", "2", "3")),), (Part("01", ("1", "2", "3", "4", "5"), (1, 2)),)),
     Session(
         60,
-        (Part("00", ("4",), (1,)), Part("04", ("4", "7"), (), "vote: which test fails?")),
+        (Part("00", ("4",), (1,)), Part("04", ("4", "7"), (), RUN_FIRST)),
         (Part("02", ("One query, step by step", "1", "2", "3", "4", "5"), (3,)),),
     ),
     Session(
@@ -94,8 +95,8 @@ WEEKS = (
     Session(60, (Part("03", ("1", "2")),), (Part("03", ("3", "4", "5"), (1, 3)),)),
     Session(60, (Part("05", ("2", "3", "4", "5")),), (Part("05", ("1", "6", "7"), (1, 3)),)),
     Session(60, (Part("06", ("1", "2", "5")),), (Part("06", ("3", "4", "7", "8"), (3, 4)),)),
-    Session(60, (Part("00", ("7",), (3,)),), (Part("07", ("2", "3", "4"), (1, 2)),)),
-    Session(60, (Part("07", ("1", "5")),), (Part("07", ("6", "7"), (3, 4)), Part("10", ("1",)))),
+    Session(60, (Part("00", ("7",), (3,)),), (Part("07", ("1", "2", "3"), (1,)),)),
+    Session(60, (Part("07", ("4", "5"), (4,)),), (Part("07", ("6", "7", "8"), (2, 3)), Part("10", ("1",)))),
     Session(
         60,
         (Part("08", ("1", "2", "4", "5", "6"), (1,), "*your model, one claim*"),),
@@ -215,7 +216,8 @@ def text():
             f"### A lecture of {LECTURE_MINUTES} minutes",
             goals(LECTURE_GOALS),
             table(("from minute", "minutes", "section of 00", "slides"), rows),
-            f"Together {spoken:.0f} minutes, so {LECTURE_MINUTES - spoken:.0f} are left for questions.",
+            f"Together {spoken:.0f} minutes (rows are rounded), "
+            f"so {LECTURE_MINUTES - spoken:.0f} are left for questions.",
             f"### A lab of {LAB.minutes} minutes, after the lecture",
             goals(LAB_GOALS),
             table(("minutes", "what"), lab),

@@ -47,8 +47,13 @@ def test_no_parameters_bring_a_later_token_into_matrix_0():
         Q, K, V = ((X @ w).reshape(h, n, p)[0] for w in W)
         return torch.softmax(Q @ K.T, dim=-1) @ V
 
-    behind = torch.autograd.functional.jacobian(head_0, torch.randn(n, d)).abs().sum(dim=(0, 1, 3))
-    assert behind.nonzero().flatten().tolist() == [*range(found["ntoken"] + 1)]
+    def token_0(X):
+        Q, K, V = ((X @ w).reshape(h, n, p) for w in W)
+        return ((torch.softmax(Q @ K.mT, dim=-1) @ V).reshape(n, d) @ torch.randn(d, d))[:1]
+
+    for output in (head_0, token_0):
+        behind = torch.autograd.functional.jacobian(output, torch.randn(n, d)).abs().sum(dim=(0, 1, 3))
+        assert behind.nonzero().flatten().tolist() == [*range(found["ntoken"] + 1)]
 
 
 @SEEDS

@@ -18,7 +18,7 @@ RUN_BY = {
 }
 
 
-def test_a_lecturer_reads_them_in_a_quarter_of_an_hour():
+def test_a_lecturer_reads_them_in_twenty_minutes():
     assert len(TEXT.split()) <= MOST_WORDS
 
 
