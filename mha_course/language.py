@@ -17,8 +17,6 @@ from typing import Any
 
 from mha_course import kept_work
 
-__all__ = ["use"]
-
 MESSAGES = Path(__file__).with_name("messages")
 ENGLISH = "en"
 KEPT_AS = "language"  # in the learner's progress

@@ -22,6 +22,7 @@ ROOMS = {  # a page, and the door that it shows
     "exercises": "mha_course.exercises",
     "language": "mha_course.language",
 }
+FOR_LEARNERS = {"mha_course.language": ["use"]}  # the rest of it is for other rooms
 OF_EVERY_PICTURE = "draw, page_data, reply, still"  # for those who write one
 INDEX = """# The library
 
@@ -44,7 +45,7 @@ recipe
 
 def handed_on(door):
     """The names of the functions and classes of its own package that a room's door hands on."""
-    values = {name: getattr(door, name) for name in door.__all__}
+    values = {name: getattr(door, name) for name in FOR_LEARNERS.get(door.__name__) or door.__all__}
     kept = {name: value for name, value in values.items() if inspect.isfunction(value) or inspect.isclass(value)}
     own = door.__name__.partition(".")[0]
     return [name for name, value in kept.items() if value.__module__.startswith(own)]

@@ -17,6 +17,7 @@ def made(monkeypatch, tmp_path):
     """A small model and random words; two steps."""
     monkeypatch.setattr(streaming, "PARTS_FOLDER", tmp_path)
     monkeypatch.setattr(repair, "STEPS", 2)
+    monkeypatch.setattr(repair, "RISING", 1)
     monkeypatch.setattr(streaming, "TOKENS", 120)
 
     def texts(model, kind, seed, number, packages):

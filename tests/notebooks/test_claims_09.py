@@ -166,8 +166,10 @@ def test_a_window_costs_less_with_the_first_tokens():
     windows = load_results("sinks")["windows"]
     told = ["{:.2f} ({:.2f} to {:.2f})".format(*mean_and_ci95(torch.tensor(more))) for more in windows.values()]
     assert (
-        "With a window of 28 tokens, the loss rises by {0[0]} nats {0[1]}, where a *nat* is the unit of a loss with the "
-        "natural logarithm. With the first four tokens and the last 24, it rises by {1}.".format(told[0].split(" ", 1), told[1])
+        "With a window of 28 tokens, the loss rises by {0[0]} nats {0[1]}, where a *nat* is the unit of a loss with "
+        "the natural logarithm. With the first four tokens and the last 24, it rises by {1}.".format(
+            told[0].split(" ", 1), told[1]
+        )
         in TEXT
     )
     assert all(one > other for one, other in zip(*windows.values(), strict=True)) and "We measured five texts." in TEXT
