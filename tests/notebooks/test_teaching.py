@@ -14,7 +14,7 @@ MOST_WORDS = 3000
 # Blocks of commands, and the tests that run them as they are written.
 RUN_BY = {
     "make slides\n": "tests/browser/test_slides.py",
-    ".venv/bin/python -m tools.plans --minutes\n": "tests/notebooks/test_plans.py",
+    ".venv/bin/python -m tools.plans --minutes\n": "tests/notebooks/test_lesson_plans.py",
 }
 
 
