@@ -1,6 +1,10 @@
 """Results that ship with the library, for the notebooks that show them: where they lie, and how they are written."""
 
 import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
@@ -31,3 +35,23 @@ def rounded(value, digits: int, small: float = 0.0):
     if isinstance(value, list | tuple):
         return [rounded(item, digits, small) for item in value]
     return round(value, digits) if isinstance(value, float) and abs(value) > small else value
+
+
+def kept_once(file: Path, compute: Callable[[], dict]) -> dict:
+    """A part from its file, or computed and kept there."""
+    if not file.exists():
+        write_compact(file, rounded(compute(), 5))
+    return json.loads(file.read_text())
+
+
+def measure_parts(names: Iterable[str], file_of: Callable[[str], Path], measure: Callable[[str], dict]) -> None:
+    """Keep each part as soon as it is measured, and print how long that took."""
+    for name in names:
+        start = time.process_time()
+        kept_once(file_of(name), partial(measure, name))
+        print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
+
+
+def kept_parts(names: Iterable[str], file_of: Callable[[str], Path]) -> dict[str, dict]:
+    """The parts that are there, by name."""
+    return {name: json.loads(file_of(name).read_text()) for name in names if file_of(name).exists()}

@@ -4,9 +4,7 @@ The protocol is in repair.md, and was committed before this file. Each model is 
 is kept is printed at the end. All takes about ten minutes of CPU time.
 """
 
-import json
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -18,7 +16,7 @@ from torch import Tensor, nn
 from mha_course.heads.ablation import eval_mode
 from mha_course.models.smollm2 import SmolLM2, smollm2
 from mha_lib.heads.plans import Plan
-from research.kept import kept_file, rounded, write_compact
+from research.kept import kept_file, kept_parts, measure_parts, write_compact
 from research.streaming import (
     CALIBRATION_PACKAGES,
     GROUP,
@@ -51,12 +49,8 @@ def main(names: Sequence[str]) -> None:
     if missing := [name for name in names or NAMES if not file_of(name).exists()]:
         model = smollm2()
         with eval_mode(model):
-            repair = Repair(Bench(model))
-            for name in missing:
-                start = time.process_time()
-                write_compact(file_of(name), rounded(repair.trained(name), 5))
-                print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
-    found = {name: json.loads(file_of(name).read_text()) for name in NAMES if file_of(name).exists()}
+            measure_parts(missing, file_of, Repair(Bench(model)).trained)
+    found = kept_parts(NAMES, file_of)
     write_compact(kept_file("repair"), found)
     print(table(found))
 

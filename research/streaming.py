@@ -5,10 +5,8 @@ is kept is printed at the end. All takes about a quarter of an hour of CPU time.
 """
 
 import ast
-import json
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -24,7 +22,7 @@ from mha_course.models.smollm2 import FIRST_TOKEN, SmolLM2, smollm2
 from mha_lib import heads
 from mha_lib.heads import FoundHeads, Stream
 from research.fresh_texts import TEXTS as FRESH_TEXTS
-from research.kept import kept_file, rounded, write_compact
+from research.kept import kept_file, kept_once, kept_parts, measure_parts, write_compact
 from research.prose import descriptions, own_prose
 from research.real_texts import TASK, calibration_prose, docstrings, is_prose
 
@@ -59,11 +57,8 @@ def main(names: Sequence[str]) -> None:
         model = smollm2()
         with eval_mode(model):
             bench = Bench(model)
-            for name in missing:
-                start = time.process_time()
-                kept(name, partial(PARTS[name], bench))
-                print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
-    found = {name: json.loads(file_of(name).read_text()) for name in PARTS if file_of(name).exists()}
+            measure_parts(missing, file_of, lambda name: PARTS[name](bench))
+    found = kept_parts(PARTS, file_of)
     write_compact(kept_file("streaming"), found)
     print(table(found))
 
@@ -75,10 +70,7 @@ def file_of(name: str) -> Path:
 
 def kept(name: str, compute: Callable[[], dict]) -> dict:
     """A part from its file, or computed and kept there."""
-    file = file_of(name)
-    if not file.exists():
-        write_compact(file, rounded(compute(), 5))
-    return json.loads(file.read_text())
+    return kept_once(file_of(name), compute)
 
 
 def table(parts: Mapping[str, dict]) -> str:

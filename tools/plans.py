@@ -198,15 +198,16 @@ def lecture_rows():
 
 def text():
     """The three plans in Markdown."""
-    rows = [(round(minute), round(length), section, slides) for minute, length, section, slides in lecture_rows()]
-    spoken = sum(length for _, length, _, _ in lecture_rows())
+    taught = lecture_rows()
+    rows = [(round(minute), round(length), section, slides) for minute, length, section, slides in taught]
+    spoken = sum(length for _, length, _, _ in taught)
     lab = [(round(together([part], IN_CLASS)), said(part)) for part in LAB.in_class]
     weeks = [
         (
             number,
-            f"{'; '.join(map(said, session.in_class))}",
+            "; ".join(map(said, session.in_class)),
             round(together(session.in_class, IN_CLASS)),
-            f"{'; '.join(map(said, session.home))}",
+            "; ".join(map(said, session.home)),
             round(together(session.home, ALONE)),
         )
         for number, session in enumerate(WEEKS, start=1)

@@ -5,18 +5,10 @@ from collections.abc import Callable
 from types import EllipsisType
 
 from mha_course.capstone.faults import FAULTS, Pipeline, fault_of, made
-from mha_course.checking import faulty_programs
+from mha_course.checking.faulty_programs import FaultyPrograms
 from mha_course.checking.verdict import Verdict
 
-
-def tried(my_test: Callable[[Pipeline], object], seed: int) -> faulty_programs.Tried:
-    """Run a test on pipelines with and without the fault of a seed, and with each other fault.
-
-    Raises:
-        MistakeError: the test is no function, or does not come to an end.
-        NotYetError: it is not written yet.
-    """
-    return faulty_programs.tried(my_test, made, fault_of(seed), FAULTS, seed)
+PIPELINES = FaultyPrograms("pipeline", made, fault_of, FAULTS)
 
 
 def check_test(my_test: Callable[[Pipeline], object] | EllipsisType | None, seed: int) -> Verdict:
@@ -25,6 +17,6 @@ def check_test(my_test: Callable[[Pipeline], object] | EllipsisType | None, seed
 
     It is right where it fails with the fault and passes without, both with two models that it has not seen.
     """
-    verdict = faulty_programs.verdict_on_test(my_test, lambda test: tried(test, seed), "pipeline", seed)
+    verdict = PIPELINES.verdict(my_test, seed)
     step = f"`capstone.harm({seed})` says what the fault does to a choice of heads."
     return dataclasses.replace(verdict, next_step=step) if verdict else verdict

@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_course.capstone.choice import choose
 from mha_course.capstone.claim import Event, history, is_changed
 from mha_course.capstone.claim_verdict import verdict
-from mha_course.capstone.fault_check import tried
+from mha_course.capstone.fault_check import PIPELINES
 from mha_course.capstone.faults import FAULTS
 from mha_course.capstone.page import AGAIN, CHANGED
 from mha_course.capstone.work import Work
@@ -100,7 +100,7 @@ def _of_claim(events: list[Event], work: Work, plan: Any, seed: int, page: str, 
 def _of_test(my_test: Callable, seed: int) -> list[int]:
     """Points for the test of the faulty pipeline."""
     try:
-        found = tried(my_test, seed)
+        found = PIPELINES.tried(my_test, seed)
     except (MistakeError, NotYetError):
         return [0, 0]
     both = found.passes and found.notices

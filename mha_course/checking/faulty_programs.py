@@ -1,6 +1,6 @@
 """Judge a test that a learner wrote: it must pass what is right, and fail programs with one fault."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any
@@ -56,53 +56,64 @@ class Tried:
     outcome: Outcome | None = None
 
 
-def tried(
-    my_test: Callable, made: Callable[[str, int], Any], own: str, faults: Iterable[str], seed: int
-) -> Tried:  # fmt: skip
-    """Run a test on what ``made`` gives without a fault, with the fault ``own``, and with each other fault.
+@dataclass(frozen=True)
+class FaultyPrograms:
+    """Programs of one kind, with a fault that a seed draws, with another one, or without.
 
-    Each run has a process of its own, where the system allows it, with numbers that the learner has not seen.
-
-    Args:
-        made: of a fault's name, "" for none, and a seed.
-
-    Raises:
-        MistakeError: the test is no function, or does not come to an end.
-        NotYetError: it is not written yet.
+    Attributes:
+        what: the kind in a word, such as "layer".
+        made: gives the program with a fault, "" for none, and the numbers of a seed.
+        fault_of: gives the fault of a seed.
+        faults: the names of all faults.
     """
-    unseen = 2**20 + seed, 2**21 + seed
-    for one in unseen:
-        outcome = _outcome(my_test, made("", one))
-        if not _passed(outcome):
-            return Tried(False, False, outcome=outcome)
-    notices = not any(_passed(_outcome(my_test, made(own, one))) for one in unseen)
-    found = {name: not _passed(_outcome(my_test, made(name, unseen[0]))) for name in faults if name != own}
-    others, missed = ([name for name, seen in found.items() if seen is wanted] for wanted in (True, False))
-    return Tried(True, notices, others, missed)
 
+    what: str
+    made: Callable[[str, int], Any]
+    fault_of: Callable[[int], str]
+    faults: Collection[str]
 
-def verdict_on_test(
-    my_test: Callable | EllipsisType | None, tried: Callable[[Callable], Tried], what: str, seed: int
-) -> Verdict:  # fmt: skip
-    """Return in words what ``tried`` finds of a test of a ``what``, a pipeline or a layer; with the seed's numbers."""
-    if my_test is None or isinstance(my_test, EllipsisType):
-        return Verdict("not yet", NOT_WRITTEN)
-    try:
-        with seeded(seed):
-            found = tried(my_test)
-    except NotYetError as reason:
-        return Verdict("not yet", str(reason))
-    except MistakeError as reason:
-        return Verdict("wrong", str(reason))
-    if found.outcome:
-        return Verdict("wrong", *_problem(found.outcome, what), PROMISED)
-    others = f"Of the {len(found.others) + len(found.missed)} other faults it notices {len(found.others)}."
-    if not found.notices:
-        step = "Each sentence of the docstrings is a promise. Which of them does your test not check?"
-        return Verdict("not yet", f"Your test passes on the {what} with the fault. {others}", next_step=step)
-    text = f"Your test fails on the {what} with the fault and passes without it, with two models each. {others}"
-    missed = f"It does not notice: {listed(found.missed)}." if found.missed else ""
-    return Verdict("right", text, missed)
+    def tried(self, my_test: Callable, seed: int) -> Tried:
+        """Run a test on programs without a fault, with the fault of a seed, and with each other fault.
+
+        Each run has a process of its own, where the system allows it, with numbers that the learner has not seen.
+
+        Raises:
+            MistakeError: the test is no function, or does not come to an end.
+            NotYetError: it is not written yet.
+        """
+        unseen, own = (2**20 + seed, 2**21 + seed), self.fault_of(seed)
+        for one in unseen:
+            outcome = _outcome(my_test, self.made("", one))
+            if not _passed(outcome):
+                return Tried(False, False, outcome=outcome)
+        notices = not any(_passed(_outcome(my_test, self.made(own, one))) for one in unseen)
+        found = {
+            name: not _passed(_outcome(my_test, self.made(name, unseen[0]))) for name in self.faults if name != own
+        }
+        others, missed = ([name for name, seen in found.items() if seen is wanted] for wanted in (True, False))
+        return Tried(True, notices, others, missed)
+
+    def verdict(self, my_test: Callable | EllipsisType | None, seed: int) -> Verdict:
+        """Return in words what ``tried`` finds, with the seed's numbers."""
+        what = self.what
+        if my_test is None or isinstance(my_test, EllipsisType):
+            return Verdict("not yet", NOT_WRITTEN)
+        try:
+            with seeded(seed):
+                found = self.tried(my_test, seed)
+        except NotYetError as reason:
+            return Verdict("not yet", str(reason))
+        except MistakeError as reason:
+            return Verdict("wrong", str(reason))
+        if found.outcome:
+            return Verdict("wrong", *_problem(found.outcome, what), PROMISED)
+        others = f"Of the {len(found.others) + len(found.missed)} other faults it notices {len(found.others)}."
+        if not found.notices:
+            step = "Each sentence of the docstrings is a promise. Which of them does your test not check?"
+            return Verdict("not yet", f"Your test passes on the {what} with the fault. {others}", next_step=step)
+        text = f"Your test fails on the {what} with the fault and passes without it, with two models each. {others}"
+        missed = f"It does not notice: {listed(found.missed)}." if found.missed else ""
+        return Verdict("right", text, missed)
 
 
 def _outcome(my_test: Callable, program: Any) -> Outcome:

@@ -7,8 +7,8 @@ from types import EllipsisType
 import torch
 from torch import Tensor, nn
 
-from mha_course.checking import faulty_programs
 from mha_course.checking.edits import idle, rows_of, with_edits
+from mha_course.checking.faulty_programs import FaultyPrograms
 from mha_course.checking.points import Points
 from mha_course.checking.running import MistakeError, NotYetError
 from mha_course.checking.verdict import Verdict
@@ -116,14 +116,7 @@ def made(fault: str, seed: int) -> DrawnLayer:
         return DrawnLayer(num_heads * draw.choice([5, 6, 7]), num_heads, changed).eval()
 
 
-def tried(my_test: Callable[[DrawnLayer], object], seed: int) -> faulty_programs.Tried:
-    """Run a test on layers with and without the fault of a seed, and with each other fault.
-
-    Raises:
-        MistakeError: the test is no function, or does not come to an end.
-        NotYetError: it is not written yet.
-    """
-    return faulty_programs.tried(my_test, made, layer_fault_of(seed), LAYER_FAULTS, seed)
+LAYERS = FaultyPrograms("layer", made, layer_fault_of, LAYER_FAULTS)
 
 
 def check_layer_test(my_test: Callable[[DrawnLayer], object] | EllipsisType | None, seed: int) -> Verdict:
@@ -132,14 +125,14 @@ def check_layer_test(my_test: Callable[[DrawnLayer], object] | EllipsisType | No
 
     It is right where it fails with the fault and passes without, both with two layers that it has not seen.
     """
-    return faulty_programs.verdict_on_test(my_test, lambda test: tried(test, seed), "layer", seed)
+    return LAYERS.verdict(my_test, seed)
 
 
 def layer_test_points(my_test: Callable[[DrawnLayer], object], seed: int) -> Points:
     """Return the points of a test of ``drawn_layer(seed)``, of 16."""
     try:
         with seeded(seed):
-            found = tried(my_test, seed)
+            found = LAYERS.tried(my_test, seed)
     except (MistakeError, NotYetError) as reason:
         return Points(LINES, [0, 0], str(reason))
     both = found.passes and found.notices

@@ -7,7 +7,7 @@ import pytest
 import torch
 from worked import worked_test
 
-from mha_course.capstone.fault_check import check_test, tried
+from mha_course.capstone.fault_check import PIPELINES, check_test
 from mha_course.capstone.faults import FAULTS, fault_of, made, pipeline, shape_test
 from mha_course.checking import running
 from mha_lib import heads
@@ -57,7 +57,7 @@ def test_every_fault_is_drawn_and_described():
 
 def test_a_test_of_every_promise_notices_every_fault():
     for seed in (1, 2):
-        found = tried(worked_test, seed)
+        found = PIPELINES.tried(worked_test, seed)
         assert found.passes and found.notices and found.missed == []
     verdict = check_test(worked_test, 2)
     assert verdict and "Of the 7 other faults it notices 7." in verdict.text and not verdict.evidence
