@@ -73,6 +73,8 @@ def damage(english, other, thousands=",", slants=True):
         slants: whether its letters have italics; else what is italic in English may be emphasised in another way.
     """
     english = THOUSANDS.sub(thousands, english)
+    if thousands != ",":
+        english = english.replace("{,}", r"\,")  # in a formula, a thin space
     italics = Counter() if slants else Counter({"*": 1000})
     for kind, pattern, bare in (("markup", KEEP, False), ("marks", MARKS, True), ("numbers", NUMBER, True)):
         a, b = (Counter(pattern.findall(KEEP.sub("", text) if bare else text)) for text in (english, other))

@@ -428,6 +428,8 @@ def test_damage_is_named(other):
 def test_where_a_comma_begins_the_decimals_none_stands_between_thousands(other, found):
     assert [kind for kind, _ in damage("16,384 and 0.46", f"{other} và 0.46", thousands="\u00a0")] == found
     assert list(damage("heads 0,1 and 2,34 of 1,000,000", "đầu 0,1 và 2,34 trong 1\u00a0000\u00a0000", "\u00a0")) == []
+    assert list(damage("$13{,}149$ passes", r"$13\,149$ lượt", "\u00a0")) == []
+    assert [kind for kind, _ in damage("$13{,}149$ passes", "$13{,}149$ lượt", "\u00a0")] == ["markup"]
 
 
 def test_damage_is_red(course, capsys):
