@@ -55,7 +55,8 @@ def found(source):
         segment = ast.get_source_segment(source, node)
         prefix = "f" if isinstance(node, ast.JoinedStr) else ""
         text = node.value if not prefix else "".join(a or b for a, b in PARTS.findall(segment))
-        if WORD.search(FIELD.sub("", text) if prefix else text) and not CODE.fullmatch(text.strip()):
+        said = FIELD.sub("", text) if prefix else text
+        if (WORD.search(said) or said == ": ") and not CODE.fullmatch(text.strip()):
             rows = source.encode().split(b"\n")
             start, end = (
                 len(rows[row - 1][:column].decode())

@@ -200,12 +200,14 @@ CELL = """\
 names = ["one head", "W_q", "she"]  # one for each model
 for name in names:
     print(f"{name}: both letters right for {len(name):.1f}")
+    print(f"{name}: {len(name)}")  # (b, n)
 task = find_task("lookups")  # (b, h, n)
 """
 
 
 def test_messages_of_code_are_its_comments_and_texts_and_no_names():
-    told = ["one for each model", "one head", "she", "{name}: both letters right for {len(name):.1f}"]
+    sentence = "{name}: both letters right for {len(name):.1f}"
+    told = ["one for each model", "one head", "she", "{name}: {len(name)}", sentence]
     assert sorted(code_messages.messages(CELL)) == sorted(told)
     words = {"one head": '1 "頭"', told[-1]: "{len(name):.1f} … {name}", "one for each model": "一つずつ"}
     other = code_messages.translate(CELL, words)
