@@ -303,7 +303,8 @@ def coming(language):
     for stem in stems:
         title = english(stem).cells[0].source.partition("\n")[0].removeprefix("# ")
         pages.append(f"[{title}]({os.path.relpath(home(stem), NOTEBOOKS / language)})")
-    return f"\n{LANGUAGES[language]['coming'].format(pages=', '.join(pages))}\n" if pages else ""
+    listed = LANGUAGES[language]["between"][", "].join(pages)
+    return f"\n{LANGUAGES[language]['coming'].format(pages=listed)}\n" if pages else ""
 
 
 def put_under_title(lines, notebook):

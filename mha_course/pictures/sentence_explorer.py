@@ -139,7 +139,7 @@ class SentenceExplorer(LivePicture):
         canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
         shown = listed(f"{word} {signed(weight)}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
         alt = [
-            f"{one.sentence}.",
+            tr("{sentence}.", sentence=one.sentence),
             tr("{sentence}.", sentence=listed([head, looks])),
             tr("All weights: {weights}.", weights=shown),
         ]

@@ -17,8 +17,8 @@ def spoken(request, monkeypatch):
 
 def test_what_is_said_beside_the_first_picture():
     one = pictures.SentenceExplorer(query=9, layer=1, head=3)
-    _, _, caption = one.draw()
-    assert not HALF_WIDTH.search(caption), caption
+    _, alt, caption = one.draw()
+    assert not HALF_WIDTH.search(alt + caption), alt + caption
 
 
 def test_what_is_said_of_heat_maps():
