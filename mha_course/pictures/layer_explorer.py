@@ -214,7 +214,7 @@ class LayerExplorer(LivePicture):
         at, length = divmod(self.cell, weights.shape[2]), self.valid_lens[self.example]
         names = [self.data[which][self.example][place] for which, place in zip(NAMES, at, strict=True)]
         query, key = (
-            f"{letter}{name}" if name == str(place) else f"“{name}”"
+            f"{letter}{name}" if name == str(place) else tr("“{name}”", name=name)
             for letter, name, place in zip("qk", names, at, strict=True)
         )
         if not length:

@@ -141,7 +141,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
 
   /** How much of the chosen query's weight the chosen head gives to the chosen key: parts of the headline. */
   function claim(head, cell, valid) {
-    const unparted = (name) => `“${name.replaceAll(" ", "\u00a0")}”`;
+    const unparted = (name) => tr("“{name}”", { name: name.replaceAll(" ", "\u00a0") });
     const { query, key } = namesAt(cell, unparted, (name, letter) => letter + name);
     if (!valid) return parts("With no valid key, every weight of every head is *0*");
     if (cell % numKeys >= valid) return parts("*No head* attends to {key}: it is masked", { key });

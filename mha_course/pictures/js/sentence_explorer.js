@@ -153,7 +153,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const name = named.find((entry) => entry.layer === layer && entry.head === head)?.name,
       of = headAt(layer, head);
     const key = pointer.pointed?.key ?? firstLargest(weights, 2), isMost = pointer.pointed?.key === undefined;
-    const small = element("small", {}, name ? `${name}: ${of}` : of), share = inPercent(weights[key]);
+    const small = element("small", {}, name ? `${name}${tr(": ")}${of}` : of), share = inPercent(weights[key]);
     const seen = parts("*{query}* attends to *{key}* with *{share} %* of its weight", {
       query: "\u0000",
       key: "\u0001",
@@ -164,7 +164,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     from.textContent = tr("all {count} heads, from “{token}”", { count: layers * heads, token: tokens[query] });
     const told = {
       query: tokens[query],
-      head: name ? `${of} (${name})` : of,
+      head: name ? tr("{stage} ({way})", { stage: of, way: name }) : of,
       weight: number(weights[key]),
       key: tokens[key],
     };
