@@ -239,7 +239,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const marker = drawn("path", { class: "now" }), ends = drawn("path", { class: "ends", d: "M0,3H100M0,37H100" });
   const curves = drawn("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none" });
   curves.append(ends, ...Object.values(lines), marker);
-  const scale = [tr("100 % all four right"), "0 %"].map((text) => element("span", {}, text));
+  const scale = [tr("100 % all four right"), percentOf(0)].map((text) => element("span", {}, text));
   const steps = element("small", {}, ...["0", tr("training step"), STEPS].map((text) => element("span", {}, text)));
   const curveNames = element("div");
   const toStep = (by) => scrub((shownAt[trained()] ?? 0) + by);
@@ -383,13 +383,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       node.classList.toggle("here", here !== undefined);
     });
     for (const [heads, line] of Object.entries(lines)) {
-      const points = (runs[heads] ?? []).map(({ step, accuracy }) =>
-        `${(100 * step / STEPS).toFixed(1)},${(37 - 34 * accuracy).toFixed(1)}`
-      );
-      set(line, {
-        d: points.length ? `M${points.join("L")}` : "",
-        class: Number(heads) === own ? "curve-of gated" : "curve-of",
-      });
+      const pointAt = ({ step, accuracy }) => `${(100 * step / STEPS).toFixed(1)},${(37 - 34 * accuracy).toFixed(1)}`;
+      const d = runOf(heads) ? `M${runOf(heads).map(pointAt).join("L")}` : "";
+      set(line, { d, class: Number(heads) === own ? "curve-of gated" : "curve-of" });
     }
     // Curves that end alike share one name, and the others' stand clear of each other.
     const ended = Object.groupBy(counts.filter(runOf), (heads) => Math.round(8 * runOf(heads).at(-1).accuracy));
@@ -404,11 +400,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     set(marker, { d: kept ? `M${100 * kept.step / STEPS},0V40` : "" });
     set(scrubber, { "aria-valuenow": kept?.step ?? STEPS, "aria-disabled": !run || busy !== null });
     set(go, { text: busy ? `❚❚ ${tr("stop")}` : `▶ ${tr("train here")}` });
-    set(when, {
-      text: kept
-        ? tr("trained here and now: step {step} of {steps}", { step: kept.step, steps: STEPS })
-        : tr("trained in PyTorch, {steps} steps", { steps: STEPS }),
-    });
+    const learned = { step: kept?.step, steps: STEPS };
+    const here = tr("trained here and now: step {step} of {steps}", learned);
+    set(when, { text: kept ? here : tr("trained in PyTorch, {steps} steps", learned) });
 
     if (known) tell({ own, count, isSplit, off, valid, right: known.right, jobs, step: kept?.step });
     const predicted = ORDER_OF_DOTS.map((message) =>
@@ -435,38 +429,31 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const isShared = count === SHIFTS.length &&
       new Set(jobs.map(({ only }) => only).filter((one) => one !== null)).size === count;
     const isTwice = !isSplit && shares.length && shares.every(({ length }) => length === 2);
-    const claim = isSplit && count !== own
-      ? parts("*{heads}* split from {trained}: all four right for *{share}*", told)
-      : off.length
-      ? parts("*{on} of {count} heads* on: all four right for *{share}*", told)
-      : valid < RING
-      ? parts("*{valid} of {keys} keys* valid: all four right for *{share}*", told)
-      : busy
-      ? parts("*{heads}* learning, step {step}: all four right for *{share}*", told)
-      : isShared
-      ? parts("*{heads}*, one per neighbour: all four right for *{share}*", told)
-      : isTwice
-      ? parts("*{heads}*, two per neighbour: all four right for *{share}*", told)
-      : count < SHIFTS.length
-      ? parts("*{heads}* for four neighbours: all four right for *{share}*", told)
-      : parts("*{heads}* of {size} features: all four right for *{share}*", told);
-    const why = count === 1
-      ? tr("One head gives one average of all four.")
-      : isShared
-      ? tr("Each head attends to one of them.")
-      : isTwice
-      ? tr("Two heads attend to each of them.")
-      : count < SHIFTS.length
-      ? tr("{count} heads give {count} averages of them.", told)
-      : told.size === NARROW
-      ? tr("Narrow heads need more than {steps} steps.", { steps: STEPS })
-      : "";
+    const first = (...rows) => rows.find(([holds]) => holds)[1], isFew = count < SHIFTS.length;
+    const claim = first(
+      [isSplit && count !== own, parts("*{heads}* split from {trained}: all four right for *{share}*", told)],
+      [off.length, parts("*{on} of {count} heads* on: all four right for *{share}*", told)],
+      [valid < RING, parts("*{valid} of {keys} keys* valid: all four right for *{share}*", told)],
+      [busy, parts("*{heads}* learning, step {step}: all four right for *{share}*", told)],
+      [isShared, parts("*{heads}*, one per neighbour: all four right for *{share}*", told)],
+      [isTwice, parts("*{heads}*, two per neighbour: all four right for *{share}*", told)],
+      [isFew, parts("*{heads}* for four neighbours: all four right for *{share}*", told)],
+      [true, parts("*{heads}* of {size} features: all four right for *{share}*", told)],
+    );
+    const why = first(
+      [count === 1, tr("One head gives one average of all four.")],
+      [isShared, tr("Each head attends to one of them.")],
+      [isTwice, tr("Two heads attend to each of them.")],
+      [isFew, tr("{count} heads give {count} averages of them.", told)],
+      [told.size === NARROW, tr("Narrow heads need more than {steps} steps.", { steps: STEPS })],
+      [true, ""],
+    );
     const text = [...claim, why].join("*");
     set(share, { text: percentOf(right) });
     set(fourRight, { text: tr("of {letters} test letters have all four right", { letters: test.length }) });
     if (text === last) return;
     last = text;
-    headline(...claim, element("small", {}, `${tr("Each letter must predict its four neighbours.")} ${why}`));
+    headline(...claim, element("small", {}, tr("Each letter must predict its four neighbours. {why}", { why })));
   }
 
   // The opening: one head fails, then four succeed, once the picture is in sight.
