@@ -182,7 +182,7 @@ class RingExplorer(LivePicture):
             tr("{heads} {share}", heads=heads, share=percent(seeds[0].item()))
             for heads, seeds in accuracy_by_seed().items()
         )
-        bars = tr("By num_heads: {shares}.", shares=every) if self.data["ranges"] else ""
+        bars = tr("By number of heads: {shares}.", shares=every) if self.data["ranges"] else ""
         told = listed((self._worth(name, own, head) for head, (name, _, own) in enumerate(heads)), "; ")
         means = tr("Mean weights, and accuracy lost without the head: {heads}.", heads=told)
         together = listed((words for _, words in shares), "; ")
@@ -214,7 +214,8 @@ class RingExplorer(LivePicture):
             (chords[at].item(), *at) for at in map(tuple, (chords > FAINT).nonzero().tolist()) if at[1] != at[2]
         ):
             around = (key - query + 6) % NUM_TOKENS - 6
-            bend = place(query + around / 2, 0.74 - 0.12 * abs(around) + 0.04 * (head - (self.heads - 1) / 2))
+            aside = 0.09 * (head - (self.heads - 1) / 2) / max(1, self.heads / 4)
+            bend = place(query + around / 2, 0.8 / math.sqrt(abs(around)) + aside)
             canvas.line(
                 [
                     tuple((1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c for a, b, c in zip(*ends, strict=True))
@@ -239,10 +240,10 @@ class RingExplorer(LivePicture):
                 canvas.box(x - 2.5, y - 2.5, 5, 5, fill=fill, line=line, radius=2.5)
         canvas.text(middle, middle - 6, percent(self.accuracy()), size=26, anchor="mm", colour="text")
         canvas.text(middle, middle + 16, tr("all four right"), size=11, anchor="mm")
-        canvas.text(0, 0, f"valid_lens {self.valid_lens}", size=11, colour="key")
+        canvas.text(0, 0, tr("valid keys: {valid}", valid=self.valid_lens), size=11, colour="key")
 
     def _draw_bars(self, canvas: Canvas, x: float) -> None:
-        title = tr("num_heads, and accuracy (line: {seeds} seeds)", seeds=len(SEEDS))
+        title = tr("number of heads, and accuracy (line: {seeds} runs)", seeds=len(SEEDS))
         canvas.text(x, 0, title, size=11, colour="text")
         bottom = BAR_HEIGHT + 36
         for i, (heads, seeds) in enumerate(accuracy_by_seed().items()):
@@ -323,4 +324,6 @@ def job(on_message: list[float]) -> str:
     named = [message for message, weight in enumerate(on_message) if weight >= max(LEAST, most / 2)]
     if len(named) == 1:
         return f"{tr(NAMES[named[0]]) if most >= MOST else SIGNS[named[0]]} {most:.2f}".replace(" 0.", " .")
+    if len(named) == len(SIGNS):
+        return tr("all four")
     return " ".join(SIGNS[message] for message in named) or tr("spread")

@@ -146,7 +146,12 @@ def test_no_edge_stands_where_all_keys_are_valid(live):
     assert set(live(CASES["lookups"]()).section.locator(".edge").evaluate_all(EDGES)) == {""}
 
 
-WEIGHT_OF_HEADS = "cards => cards.map(card => [card.ariaChecked, card.querySelector('i').textContent])"
+WORTH_OF_HEADS = "cards => cards.map(card => [card.ariaChecked, card.querySelector('i').textContent])"
+
+
+def change(lost):
+    """How accuracy changes, as a head says it."""
+    return f"{'−' if lost > 0 else '+' if lost < 0 else ''}{ring_explorer.percent(abs(lost))}"
 
 
 def test_the_ring_tells_pythons_figures_on_every_state(live):
@@ -158,33 +163,45 @@ def test_the_ring_tells_pythons_figures_on_every_state(live):
         page.looks()
         right = explorer.accuracy()
         told = ring_explorer.percent(right)
-        assert says().startswith(start) and f": {told} right" in says(), says()
+        assert says().startswith(f"{start}: all four right for {told}"), says()
         assert section.locator(".ring-middle b").inner_text() == told
-        shown = section.locator(".ring-head").evaluate_all(WEIGHT_OF_HEADS)
+        shown = section.locator(".ring-head").evaluate_all(WORTH_OF_HEADS)
         for head, (on, lost) in enumerate(shown):
             is_off = head in explorer.off
             assert on == str(not is_off).lower()
-            assert lost == ("off" if is_off else ring_explorer.percent(right - explorer.accuracy(head)))
-        _, answers = explorer.look()
+            assert lost == ("off" if is_off else change(right - explorer.accuracy(head)))
+        weights, answers = explorer.look()
+        chords = (weights * explorer.gates()[:, None, None])[:, explorer.query].T  # by key and head
+        for own, mark in zip(chords, section.locator(".mark").all_text_contents(), strict=True):
+            if explorer.heads > 4:
+                assert mark == " ".join(str(head) for head in range(explorer.heads) if own[head] >= 0.2)
+            else:
+                assert list(map(float, mark.split())) == pytest.approx(own[own >= 0.15].tolist(), abs=0.006)
         row = torch.tensor(["abcdefghij".index(letter) for letter in explorer.letters])
         due = torch.stack([row.roll(shift) for shift in (2, 1, -1, -2)], dim=1)
         dots = section.locator("circle").evaluate_all("nodes => nodes.map(node => node.classList[0])")
         assert [dot == "right" for dot in dots] == (answers[:, [2, 0, 1, 3]] == due).flatten().tolist()
 
-    agrees("4 heads, one for each neighbour")
+    agrees("4 heads, one per neighbour")
+    explorer.num_heads = 1
+    section.get_by_role("button", name="1 head:").click()
+    agrees("1 head for four neighbours")
+    assert "One head gives one average of all four." in says()
+    explorer.num_heads = 4
+    section.get_by_role("button", name="4 heads:").click()
     section.get_by_role("switch").nth(1).click()
     explorer.off = [1]
-    agrees("3 of 4 heads are on")
+    agrees("3 of 4 heads on")
     section.get_by_role("slider", name="valid_lens").press("ArrowLeft")
     section.get_by_role("switch").nth(1).click()
     explorer.off, explorer.valid_lens = [], 11
-    agrees("11 of 12 keys are valid")
+    agrees("11 of 12 keys valid")
     section.get_by_role("slider", name="valid_lens").press("End")
-    section.get_by_label("split into").select_option("2")
+    section.get_by_label("The same weights, split").select_option("2")
     explorer.valid_lens, explorer.split_into = 12, 2
-    agrees("2 heads, from weights trained as 4 heads")
+    agrees("2 heads split from 4 heads")
     section.locator(".ring-letter").nth(5).press("a")
-    explorer.letters = explorer.letters[:5] + "a" + explorer.letters[6:]
+    explorer.letters, explorer.query = explorer.letters[:5] + "a" + explorer.letters[6:], 5
     section.get_by_role("button", name="6 heads:").click()
     explorer.num_heads, explorer.split_into = 6, 0
     agrees("6 heads of 4 features")
@@ -213,7 +230,7 @@ def test_the_ring_of_a_model_tells_what_covers_for_what_and_switches_off_a_pair_
             zip(pairs, on_pairs.all(), strict=True)
         ):
             is_off = set(heads) <= set(off)
-            told = "off" if is_off else ring_explorer.percent(own - right(*off, *heads))
+            told = "off" if is_off else change(own - right(*off, *heads))
             assert node.locator("i").text_content() == told, (off, heads)
             assert node.get_attribute("aria-checked") == str(not is_off).lower()
             assert node.get_attribute("aria-label").endswith(f": {told}")
@@ -232,7 +249,7 @@ def test_the_ring_of_a_model_tells_what_covers_for_what_and_switches_off_a_pair_
     on_pairs.nth(1).press("Space")
     on_pairs.nth(3).click()
     assert agrees(4, 7) == [True, True, True, False]
-    section.get_by_label("split into").select_option("4")
+    section.get_by_label("The same weights, split").select_option("4")
     page.looks()
     assert on_pairs.count() == 0
 
@@ -273,19 +290,34 @@ def test_the_ring_opens_on_one_head_that_fails_and_then_on_four_that_succeed(liv
     page.emulate_media(reduced_motion="no-preference")
     try:
         shown, heights = live(pictures.RingExplorer(), width=735 + 24), set()
-        for words in ("1 head learning", "1 head for four neighbours:", "4 heads learning", "4 heads, one for each"):
+        for words in ("1 head learning", "1 head for four neighbours:", "4 heads learning", "4 heads, one per"):
             shown.section.locator(".looks", has_text=words).wait_for(timeout=120_000)
             heights.add(shown.section.bounding_box()["height"])
-        shown.section.locator(".looks", has_text="4 heads, one for each neighbour: 100").wait_for(timeout=120_000)
+        won = "4 heads, one per neighbour: all four right for 100"
+        shown.section.locator(".looks", has_text=won).wait_for(timeout=120_000)
     finally:
         page.emulate_media(reduced_motion="reduce")
     assert max(heights) <= 640 and max(heights) - min(heights) <= 4
-    assert shown.section.locator(".ring-course b").all_text_contents() == ["1", "4"], "curves are named"
+    assert shown.section.locator(".ring-course b").all_text_contents() == ["1 head", "4 heads"], "curves are named"
+
+
+NOTES_IN_THE_RING = """
+section => {
+    const { left, top, width } = section.querySelector('.rim').getBoundingClientRect(), radius = width / 2;
+    return [...section.querySelectorAll('.ring-corner > *')].filter(node => {
+        const box = node.getBoundingClientRect();
+        const [x, y] = [[box.left - left, box.right - left], [box.top - top, box.bottom - top]].map(
+            ends => Math.max(ends[0] - radius, radius - ends[1], 0));
+        return Math.hypot(x, y) < radius;
+    }).map(node => node.textContent);
+}
+"""
 
 
 @pytest.mark.parametrize("spoken", ["en", *(pytest.param(one, marks=pytest.mark.long) for one in ("vi", "zh", "ja"))])
 @pytest.mark.parametrize("width", [735, 366])
 def test_the_ring_keeps_its_height_under_the_hand(live, width, spoken, monkeypatch):
+    """And no note in its corners runs into it."""
     monkeypatch.setattr(language, "_chosen", spoken)
     page, heights = live(pictures.RingExplorer(), width=width + 24), set()
 
@@ -299,6 +331,7 @@ def test_the_ring_keeps_its_height_under_the_hand(live, width, spoken, monkeypat
             for name in ("> .title", ".ring-head >> nth=0", ".ring-head >> nth=-1", ".ring-split")
         )
         assert above["y"] + above["height"] <= first["y"] and last["y"] + last["height"] <= below["y"]
+        assert page.section.evaluate(NOTES_IN_THE_RING) == []
 
     for bar in page.section.locator(".heads-bar").all():
         bar.click()

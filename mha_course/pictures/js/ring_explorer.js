@@ -2,13 +2,13 @@
 
 import { bytesOf, rowOf, unpack } from "./attention.js";
 import { button, drawn, element, heed, inSlices, longest, manyHeads, parts, percentOf } from "./elements.js";
-import { picture, roving, set, times, tr } from "./elements.js";
+import { picture, roving, set, short, times, tr } from "./elements.js";
 import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train } from "./ring_model.js";
 
 const LETTERS_OF_RING = "abcdefghij", CENTRE = 200, RADIUS = 136, RIM = 1.36; // of a drawing 400 wide; in radii
-const MOST_LEVELS = 6, FEW_LEVELS = 4, LEAST_CHORD = 0.03, NAMED_CHORD = 0.2; // shades of weight, and from which weight there is a chord, and its head's number
-const LEAST_JOB = 0.15, SIGNS_OF = ["−1", "+1", "−2", "+2"], MANY_HEADS = 4; // up to which a colour tells a head
-const ORDER_OF_DOTS = [2, 0, 1, 3], PAUSE_OF_OPENING = 900;
+const MOST_LEVELS = 6, FEW_LEVELS = 4, LEAST_CHORD = 0.03, NAMED_CHORD = 0.2; // shades of weight; from which there is a chord, and its head's number
+const LEAST_JOB = 0.15, SIGNS_OF = ["−1", "+1", "−2", "+2"], MANY_HEADS = 4, NARROW = 2; // up to which a colour tells a head; features
+const ORDER_OF_DOTS = [2, 0, 1, 3], PAUSE_OF_OPENING = 900, CLEAR = .2; // between the names of curves, of their height
 
 /** Where a token stands, `far` radii from the middle. */
 function placeOf(token, far = 1) {
@@ -17,12 +17,12 @@ function placeOf(token, far = 1) {
 }
 const pointOf = (token, far) => placeOf(token, far).map((x) => x.toFixed(1)).join(",");
 
-/** The chord of a weight; those of several heads lie side by side. */
+/** The chord of a weight; those of several heads lie side by side, so that none covers another. */
 function chordOf(query, key, head, heads) {
-  const aside = 0.045 * (head - (heads - 1) / 2) / Math.max(1, heads / 6), around = (key - query + RING + 6) % RING - 6;
+  const aside = .09 * (head - (heads - 1) / 2) / Math.max(1, heads / 4), around = (key - query + RING + 6) % RING - 6;
   const start = pointOf(query), beside = [-.9, .9].map((by) => pointOf(query + by, .62 + aside));
   if (!around) return `M${start}C${beside.join(" ")} ${start}`;
-  return `M${start}Q${pointOf(query + around / 2, .74 - .12 * Math.abs(around) + aside)} ${pointOf(key)}`;
+  return `M${start}Q${pointOf(query + around / 2, .8 / Math.sqrt(Math.abs(around)) + aside)} ${pointOf(key)}`;
 }
 
 const CHORDS = times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, 0, 1)); // of a head alone
@@ -37,7 +37,15 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     (parametersOf[heads] ??= {})[own.join(".")] = part;
   }
   const runs = {}, shownAt = {}, found = new Map(); // what was trained here, by heads; which step is shown; accuracies by state
-  let acting = null, busy = null, seed = 1, judged = "", note = "", strands = [], levels = MOST_LEVELS, last = "";
+  let acting = null,
+    busy = null,
+    seed = 1,
+    judged = "",
+    note = "",
+    strands = [],
+    levels = MOST_LEVELS,
+    last = "",
+    above = "";
   let isSliced = false, stopTraining = () => {}, stopJudging = () => {};
 
   const trained = () => acting ?? state.num_heads, runOf = (heads) => runs[heads]?.length ? runs[heads] : null;
@@ -101,12 +109,12 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     return drawn("circle", { cx: x, cy: y, r: 4.6 });
   });
   const marks = times(RING, (key) => {
-    const [x, y] = placeOf(key, .74);
+    const [x, y] = placeOf(key, .79);
     return drawn("text", { class: "mark", x, y });
   });
   const drawing = drawn("svg", { viewBox: "0 0 400 400", "aria-hidden": true });
   drawing.append(rest, rim, chords, near, ...dots, ...marks);
-  const share = element("b"), fourRight = element("small", {}, tr("all four right"));
+  const share = element("b"), fourRight = element("small");
   const middle = element("p", { class: "ring-middle" }, share, fourRight);
   /** What is dragged from one number to another and moved by arrow keys: `act` hears by how much. */
   function slider(name, label, [least, most], act) {
@@ -116,11 +124,18 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     return element("div", { class: name, role: "slider", tabindex: 0, "aria-label": label, ...ends, onkeydown });
   }
   const measure = (valid) => pick({ valid_lens: Math.min(Math.max(valid, 1), RING) });
-  const knob = slider("ring-knob", "valid_lens", [1, RING], (by) => measure(state.valid_lens + by));
-  const length = element("span", { class: "ring-length" });
-  const legend = element("span", { class: "ring-legend" }, tr("dots: its four neighbours, filled where right"));
+  const knob = slider("ring-knob", tr("valid keys (valid_lens)"), [1, RING], (by) => measure(state.valid_lens + by));
+  /** A note in a corner of the ring, a line each. */
+  const corner = (kind, ...lines) => element("p", { class: `ring-corner ${kind}` }, ...lines);
+  const length = element("b"), colour = element("span"), code = element("code", {}, "valid_lens");
+  const dotOf = (kind, words) => element("span", { class: kind }, words);
+  const corners = [
+    corner("length", length, code),
+    corner("low", dotOf("right", tr("right")), dotOf("wrong", tr("wrong"))),
+    corner("low last", colour, element("span", {}, tr("width and number: attention weight"))),
+  ];
   const ring = element("div", { class: "ring", onpointerleave: () => point(null) }, drawing, middle);
-  ring.append(...tokens, knob, length, legend);
+  ring.append(...tokens, knob, ...corners);
   const onpointermove = ({ buttons, clientX, clientY }) => {
     if (!buttons) return;
     const { left, top, width, height } = ring.getBoundingClientRect();
@@ -165,8 +180,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         lines: times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, head, count)),
       };
     });
-    chords.replaceChildren(...strands.map(({ all }) => all));
-    near.replaceChildren(...strands.map(({ own }) => own));
+    chords.replaceChildren();
+    near.replaceChildren();
+    above = "";
     /** A switch of some heads, and the number that says what is lost without them. */
     const gate = (own, kind, ...content) => {
       const worth = content.at(-1), look = { class: kind, "--own": strands[own[0]].colour };
@@ -191,13 +207,14 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     heads.replaceChildren(...grouped, ...rest.map(({ node }) => node));
   }
   const told = shares.length
-    ? tr("Accuracy lost without a head, or without all of a neighbour's heads")
-    : tr("Heads. Inside: accuracy lost without it");
+    ? tr("Change in accuracy without a head, or without all of a neighbour's heads")
+    : tr("Heads. Inside: change in accuracy without it");
   const headsTitle = element("p", { class: "title" }, told);
-  const options = { 0: tr("as trained"), ...Object.fromEntries(counts.map((count) => [count, manyHeads(count)])) };
+  const options = { 0: tr("as trained") };
+  for (const count of counts) options[count] = tr("into {heads}", { heads: manyHeads(count) });
   const split = controls({
     split_into: {
-      label: tr("the same weights, split into"),
+      label: tr("The same weights, split"),
       options,
       read: () => String(state.split_into),
       write: (value) => ({ split_into: Number(value), off: [] }),
@@ -214,13 +231,17 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     return { count, words, least, most, kept, node: set(node, { "--least": least, "--most": most }) };
   });
   roving(bars.map(({ node }) => node), counts.length);
-  const barsTitle = element("p", { class: "title" }, tr("num_heads: accuracy (line: five seeds)"));
-  const chart = element("div", {}, barsTitle, element("div", { class: "heads-bars" }, ...bars.map(({ node }) => node)));
+  const barsTitle = element("p", { class: "title" }, tr("Number of heads (num_heads)"));
+  const barsTold = element("small", {}, tr("bar: all four right; whisker: range of five runs"));
+  const barsOf = element("div", { class: "heads-bars" }, ...bars.map(({ node }) => node));
+  const chart = element("div", {}, barsTitle, barsTold, barsOf);
   const lines = Object.fromEntries(counts.map((count) => [count, drawn("path")]));
   const marker = drawn("path", { class: "now" }), ends = drawn("path", { class: "ends", d: "M0,3H100M0,37H100" });
   const curves = drawn("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none" });
   curves.append(ends, ...Object.values(lines), marker);
-  const scale = ["100 %", "0"].map((text) => element("span", {}, text)), curveNames = element("div");
+  const scale = [tr("100 % all four right"), percentOf(0)].map((text) => element("span", {}, text));
+  const steps = element("small", {}, ...["0", tr("training step"), STEPS].map((text) => element("span", {}, text)));
+  const curveNames = element("div");
   const toStep = (by) => scrub((shownAt[trained()] ?? 0) + by);
   const scrubber = slider("loss named", tr("training step"), [0, STEPS], toStep);
   scrubber.append(curves, curveNames, ...scale);
@@ -232,7 +253,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     begin(state.num_heads);
   });
   const when = element("span", { class: "title" });
-  const course = element("div", { class: "ring-course" }, element("p", {}, go, when), scrubber);
+  const course = element("div", { class: "ring-course" }, element("p", {}, go, when), scrubber, steps);
   const below = element("div", { class: "ring-below", hidden: isOwn ? "" : null }, chart, course);
 
   /** How good the shown heads are, and then what each is worth. */
@@ -262,8 +283,13 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       named = SHIFTS.flatMap((_, i) => means[i] >= Math.max(LEAST_JOB, most / 2) ? [i] : []);
     const isOne = named.length === 1 && most >= .5;
     return {
-      words: isOne && hasWords ? names[named[0]] : named.map((i) => SIGNS_OF[i]).join(" ") || tr("spread"),
+      words: isOne && hasWords
+        ? names[named[0]]
+        : named.length === SHIFTS.length
+        ? tr("all four")
+        : named.map((i) => SIGNS_OF[i]).join(" ") || tr("spread"),
       only: isOne ? named[0] : null,
+      isFar: means[0] + means[1] < means[2] + means[3],
     };
   }
 
@@ -301,11 +327,14 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       const dim = lit !== undefined && !lit.includes(head);
       for (const group of [all, own]) group.classList.toggle("dim", dim);
     });
+    // Of a letter's chords few heads' weights are told, of many their heads.
     marks.forEach((mark, key) => {
-      const named = strands.flatMap((_, head) =>
-        gates[head] && rowOf(weights[head], focus)[key] >= NAMED_CHORD ? [head] : []
-      );
-      set(mark, { text: count > MANY_HEADS ? named.join(" ") : "" });
+      const named = strands.flatMap((_, head) => {
+        const weight = gates[head] * rowOf(weights[head], focus)[key];
+        if (weight < (count > MANY_HEADS ? NAMED_CHORD : LEAST_JOB)) return [];
+        return count > MANY_HEADS ? head : short(weight);
+      });
+      set(mark, { text: named.join(" ") });
     });
     tokens.forEach((token, i) => {
       const letter = state.letters[i], label = tr("{letter}, position {i}", { letter, i });
@@ -321,21 +350,28 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const [x, y] = placeOf(valid - .5, RIM);
     set(knob, { "--x": x / CENTRE / 2, "--y": y / CENTRE / 2 });
     set(knob, { "aria-valuenow": valid, "aria-valuetext": `${valid} / ${RING}` });
-    set(length, { text: `valid_lens ${valid}` });
+    set(length, { text: tr("valid keys: {valid}", { valid }) });
+    set(colour, { text: isByNeighbour(count) ? tr("colour: neighbour") : tr("colour: head") });
 
     const jobs = weights.map((one) => jobOf(one, count <= MANY_HEADS));
+    const order = [...strands.keys()].sort((a, b) => jobs[b].isFar - jobs[a].isFar); // short chords above long ones
+    if (above !== order.join()) {
+      above = order.join();
+      chords.append(...order.map((head) => strands[head].all));
+      near.append(...order.map((head) => strands[head].own));
+    }
     const lostOf = (some) => {
       const lost = known?.worth[some];
-      return isOff(some) ? tr("off") : lost === undefined || busy ? "" : percentOf(lost);
+      if (isOff(some) || lost === undefined || busy) return isOff(some) ? tr("off") : "…";
+      return (lost > 0 ? "−" : lost < 0 ? "+" : "") + percentOf(Math.abs(lost));
     };
     cards.forEach(({ job }, head) => set(job, { text: jobs[head].words }));
     for (const { own, name, job, worth, node } of [...cards, ...pairs]) {
       set(worth, { text: lostOf(own) });
-      const lost = worth.textContent || "?", told = { head: own[0], heads: own.join(tr(", ")), lost };
-      told.job = name ?? job.textContent;
+      const told = { head: own[0], heads: own.join(tr(", ")), lost: worth.textContent, job: name ?? job.textContent };
       const label = name
-        ? tr("heads {heads}: {job}. Accuracy lost without them: {lost}", told)
-        : tr("head {head}: {job}. Accuracy lost without it: {lost}", told);
+        ? tr("heads {heads}: {job}. Change in accuracy without them: {lost}", told)
+        : tr("head {head}: {job}. Change in accuracy without it: {lost}", told);
       set(node, { "aria-checked": !isOff(own), "aria-label": label });
     }
     bars.forEach(({ count: heads, words, least, most, kept, node }) => {
@@ -347,27 +383,26 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       node.classList.toggle("here", here !== undefined);
     });
     for (const [heads, line] of Object.entries(lines)) {
-      const points = (runs[heads] ?? []).map(({ step, accuracy }) =>
-        `${(100 * step / STEPS).toFixed(1)},${(37 - 34 * accuracy).toFixed(1)}`
-      );
-      set(line, {
-        d: points.length ? `M${points.join("L")}` : "",
-        class: Number(heads) === own ? "curve-of gated" : "curve-of",
-      });
+      const pointAt = ({ step, accuracy }) => `${(100 * step / STEPS).toFixed(1)},${(37 - 34 * accuracy).toFixed(1)}`;
+      const d = runOf(heads) ? `M${runOf(heads).map(pointAt).join("L")}` : "";
+      set(line, { d, class: Number(heads) === own ? "curve-of gated" : "curve-of" });
     }
-    // Curves that end alike share one name.
+    // Curves that end alike share one name, and the others' stand clear of each other.
     const ended = Object.groupBy(counts.filter(runOf), (heads) => Math.round(8 * runOf(heads).at(-1).accuracy));
+    let free = 0;
     curveNames.replaceChildren(
-      ...Object.entries(ended).map(([at, heads]) => element("b", { "--at": at / 8 }, heads.join(" "))),
+      ...Object.entries(ended).map(([at, heads]) => {
+        const height = Math.max(at / 8, free);
+        free = height + CLEAR;
+        return element("b", { "--at": height }, manyHeads(heads[1] ? heads.join(tr(", ")) : heads[0]));
+      }),
     );
     set(marker, { d: kept ? `M${100 * kept.step / STEPS},0V40` : "" });
     set(scrubber, { "aria-valuenow": kept?.step ?? STEPS, "aria-disabled": !run || busy !== null });
     set(go, { text: busy ? `❚❚ ${tr("stop")}` : `▶ ${tr("train here")}` });
-    set(when, {
-      text: kept
-        ? tr("trained here and now: step {step} of {steps}", { step: kept.step, steps: STEPS })
-        : tr("trained in PyTorch, {steps} steps", { steps: STEPS }),
-    });
+    const learned = { step: kept?.step, steps: STEPS };
+    const here = tr("trained here and now: step {step} of {steps}", learned);
+    set(when, { text: kept ? here : tr("trained in PyTorch, {steps} steps", learned) });
 
     if (known) tell({ own, count, isSplit, off, valid, right: known.right, jobs, step: kept?.step });
     const predicted = ORDER_OF_DOTS.map((message) =>
@@ -393,29 +428,32 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     Object.assign(told, { on: count - off.length, count, valid, keys: RING, step });
     const isShared = count === SHIFTS.length &&
       new Set(jobs.map(({ only }) => only).filter((one) => one !== null)).size === count;
-    const claim = isSplit && count !== own
-      ? parts("*{heads}*, from weights trained as {trained}: *{share} right*", told)
-      : off.length
-      ? parts("*{on} of {count} heads* are on: *{share} right*", told)
-      : valid < RING
-      ? parts("*{valid} of {keys} keys* are valid: *{share} right*", told)
-      : busy
-      ? parts("*{heads}* learning, step {step}: *{share} right*", told)
-      : isShared
-      ? parts("*{heads}*, one for each neighbour: *{share} right*", told)
-      : !isSplit && shares.length && shares.every(({ length }) => length === 2)
-      ? parts("*{heads}*, two for each neighbour: *{share} right*", told)
-      : count < SHIFTS.length
-      ? parts("*{heads}* for four neighbours: *{share} right*", told)
-      : parts("*{heads}* of {size} features: *{share} right*", told);
-    const text = claim.join("*");
+    const isTwice = !isSplit && shares.length && shares.every(({ length }) => length === 2);
+    const first = (...rows) => rows.find(([holds]) => holds)[1], isFew = count < SHIFTS.length;
+    const claim = first(
+      [isSplit && count !== own, parts("*{heads}* split from {trained}: all four right for *{share}*", told)],
+      [off.length, parts("*{on} of {count} heads* on: all four right for *{share}*", told)],
+      [valid < RING, parts("*{valid} of {keys} keys* valid: all four right for *{share}*", told)],
+      [busy, parts("*{heads}* learning, step {step}: all four right for *{share}*", told)],
+      [isShared, parts("*{heads}*, one per neighbour: all four right for *{share}*", told)],
+      [isTwice, parts("*{heads}*, two per neighbour: all four right for *{share}*", told)],
+      [isFew, parts("*{heads}* for four neighbours: all four right for *{share}*", told)],
+      [true, parts("*{heads}* of {size} features: all four right for *{share}*", told)],
+    );
+    const why = first(
+      [count === 1, tr("One head gives one average of all four.")],
+      [isShared, tr("Each head attends to one of them.")],
+      [isTwice, tr("Two heads attend to each of them.")],
+      [isFew, tr("{count} heads give {count} averages of them.", told)],
+      [told.size === NARROW, tr("Narrow heads need more than {steps} steps.", { steps: STEPS })],
+      [true, ""],
+    );
+    const text = [...claim, why].join("*");
     set(share, { text: percentOf(right) });
+    set(fourRight, { text: tr("of {letters} test letters have all four right", { letters: test.length }) });
     if (text === last) return;
     last = text;
-    const task = isByNeighbour(count)
-      ? tr("Each letter must predict its four neighbours. Colour: neighbour. Width: attention weight.")
-      : tr("Each letter on the ring must predict its four neighbours. Colour: head. Width: attention weight.");
-    headline(...claim, element("small", {}, task));
+    headline(...claim, element("small", {}, tr("Each letter must predict its four neighbours. {why}", { why })));
   }
 
   // The opening: one head fails, then four succeed, once the picture is in sight.
@@ -431,7 +469,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
   const hint = isOwn
     ? tr("Switch off a head and watch the others' numbers. A neighbour's name switches off all its heads.")
-    : tr("Click num_heads or a head, drag the blue edge, or type a letter from a to j.");
+    : tr("Click a number or a head, drag the blue edge, or type a letter from a to j.");
   const nodes = [element("div", { class: "ring-stage" }, ring, right), below];
   const end = () => (halt(), stopJudging(), inSight.disconnect());
   return {
