@@ -31,7 +31,7 @@ WIDTH, WIDEST, SHARED = (
 MODELS = {1: range(40, 401, 72), 4: range(0, 401, 40)}  # of the film: heads, and the training steps that are shown
 FRAME, END = 240, 2400  # milliseconds of a frame, and of the last one of each model
 QUALITY, MOST_BYTES = 40, 500_000  # of a film
-# Lets a scrubber show a training step, and waits until all figures are there.
+# Lets a scrubber show a training step, waits until all figures are there, and takes away what the curve does not know yet.
 SCRUB = """
 async share => {
     const node = document.querySelector('.ring-course [role=slider]');
@@ -41,6 +41,9 @@ async share => {
     const frame = () => new Promise(requestAnimationFrame);
     for (await frame(), await frame(); document.querySelector('[aria-busy]'); await frame());
     await frame();
+    const curve = document.querySelector('.curve-of.gated'), points = curve.getAttribute('d').split('L');
+    curve.setAttribute('d', points.slice(0, 1 + Math.round(share * (points.length - 1))).join('L'));
+    for (const name of document.querySelectorAll('.loss.named b')) name.style.opacity = share < 1 ? 0 : 1;
 }
 """
 

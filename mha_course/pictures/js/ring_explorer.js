@@ -1,7 +1,7 @@
 // The Ring: heads that learn, in the browser, to predict four neighbours of each letter on a ring. A weight is a chord.
 
 import { bytesOf, rowOf, unpack } from "./attention.js";
-import { button, drawn, element, heed, inSlices, longest, manyHeads, parts, percentOf } from "./elements.js";
+import { button, drawn, element, heed, inPercent, inSlices, longest, manyHeads, parts, percentOf } from "./elements.js";
 import { picture, roving, set, short, times, tr } from "./elements.js";
 import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train } from "./ring_model.js";
 
@@ -207,8 +207,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     heads.replaceChildren(...grouped, ...rest.map(({ node }) => node));
   }
   const told = shares.length
-    ? tr("Change in accuracy without a head, or without all of a neighbour's heads")
-    : tr("Heads. Inside: change in accuracy without it");
+    ? tr("Change without a head, or without all of a neighbour's heads, in points")
+    : tr("Heads. Inside: change without it, in points");
   const headsTitle = element("p", { class: "title" }, told);
   const options = { 0: tr("as trained") };
   for (const count of counts) options[count] = tr("into {heads}", { heads: manyHeads(count) });
@@ -327,14 +327,11 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       const dim = lit !== undefined && !lit.includes(head);
       for (const group of [all, own]) group.classList.toggle("dim", dim);
     });
-    // Of a letter's chords few heads' weights are told, of many their heads.
+    // Of a letter's chords few heads' largest weight is told, of many their heads.
     marks.forEach((mark, key) => {
-      const named = strands.flatMap((_, head) => {
-        const weight = gates[head] * rowOf(weights[head], focus)[key];
-        if (weight < (count > MANY_HEADS ? NAMED_CHORD : LEAST_JOB)) return [];
-        return count > MANY_HEADS ? head : short(weight);
-      });
-      set(mark, { text: named.join(" ") });
+      const shares = strands.map((_, head) => gates[head] * rowOf(weights[head], focus)[key]), most = Math.max(...shares);
+      const numbers = shares.flatMap((weight, head) => weight < NAMED_CHORD ? [] : head).join(" ");
+      set(mark, { text: count > MANY_HEADS ? numbers : most < LEAST_JOB ? "" : short(most) });
     });
     tokens.forEach((token, i) => {
       const letter = state.letters[i], label = tr("{letter}, position {i}", { letter, i });
@@ -363,15 +360,16 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const lostOf = (some) => {
       const lost = known?.worth[some];
       if (isOff(some) || lost === undefined || busy) return isOff(some) ? tr("off") : "…";
-      return (lost > 0 ? "−" : lost < 0 ? "+" : "") + percentOf(Math.abs(lost));
+      const points = inPercent(Math.abs(lost));
+      return (points === "0" ? "" : lost > 0 ? "−" : "+") + points;
     };
     cards.forEach(({ job }, head) => set(job, { text: jobs[head].words }));
     for (const { own, name, job, worth, node } of [...cards, ...pairs]) {
       set(worth, { text: lostOf(own) });
       const told = { head: own[0], heads: own.join(tr(", ")), lost: worth.textContent, job: name ?? job.textContent };
       const label = name
-        ? tr("heads {heads}: {job}. Change in accuracy without them: {lost}", told)
-        : tr("head {head}: {job}. Change in accuracy without it: {lost}", told);
+        ? tr("heads {heads}: {job}. Change in accuracy without them, in points: {lost}", told)
+        : tr("head {head}: {job}. Change in accuracy without it, in points: {lost}", told);
       set(node, { "aria-checked": !isOff(own), "aria-label": label });
     }
     bars.forEach(({ count: heads, words, least, most, kept, node }) => {
