@@ -351,7 +351,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     set(colour, { text: isByNeighbour(count) ? tr("colour: neighbour") : tr("colour: head") });
 
     const jobs = weights.map((one) => jobOf(one, count <= MANY_HEADS));
-    const order = [...strands.keys()].sort((a, b) => jobs[b].isFar - jobs[a].isFar); // short chords above long ones
+    const order = [...strands.keys()]; // short chords above long ones, unless heads are too many to be told by it
+    if (count <= MANY_HEADS) order.sort((a, b) => jobs[b].isFar - jobs[a].isFar);
     if (above !== order.join()) {
       above = order.join();
       chords.append(...order.map((head) => strands[head].all));
