@@ -200,7 +200,8 @@ def check_projections(**inputs: tuple[Tensor, nn.Module]) -> None:
                 f"{name} must have the dtype of the layer's parameters, {weight.dtype}, got {tensor.dtype}; "
                 f"convert one of them, for example layer.to({tensor.dtype})"
             )
-        check_device(name, tensor, weight.device, "the layer's parameters")
+        if tensor.device != weight.device:
+            check_device(name, tensor, weight.device, "the layer's parameters")
 
 
 def check_new_layer(

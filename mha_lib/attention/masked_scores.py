@@ -17,9 +17,8 @@ SPARE = 8  # so many that rows whose length is divisible by 8, as a GPU likes th
 def masked_scores(queries, keys, mask: Tensor | None, is_empty: Tensor | None, in_place: bool) -> Tensor:
     """Compute qᵀk / √d plus the mask, in single precision at least: (b, q, d), (b, k, d) -> (b, q, k).
 
-    ``is_empty`` is what ``empty_rows`` returns. Where it cannot be read, ``SPARE`` keys are added, (b, q, k + 8), to
-    which empty rows alone may attend: a softmax then gives their own keys zeros, without a pass that fills them in.
-    ``in_place``: no gradient is needed.
+    ``is_empty`` is what ``empty_rows`` returns. Where it cannot be read, empty rows alone may attend to ``SPARE`` more
+    keys, (b, q, k + 8): a softmax gives their own keys zeros, without a pass. ``in_place``: no gradient is needed.
     """
     bias = torch.zeros(1, 1, device=queries.device) if mask is None else mask
     bias = bias.log() if bias.dtype == torch.bool else bias  # log 1 = 0, log 0 = −∞

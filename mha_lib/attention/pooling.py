@@ -20,8 +20,8 @@ from mha_lib.attention.masks import Masks, Rule, empty_rows, is_allowed, rule_ma
 
 def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
     """Replace keys or values that are masked for every query by zeros, so that NaN in padding has no effect."""
-    # On the CPU, only what is not finite is filled: filling takes far longer than a sum.
-    if mask is None or (values_readable(mask) and all(math.isfinite(X.detach().sum()) for X in sequences)):
+    sums = map(Tensor.sum, map(Tensor.detach, sequences))  # only read on the CPU, where filling takes far longer
+    if mask is None or (values_readable(mask) and all(map(math.isfinite, sums))):
         return sequences
     unseen = ~is_allowed(mask).any(dim=-2).unsqueeze(-1)  # (b, q, k) -> (b, k) -> (b, k, 1)
     return tuple(X.masked_fill(unseen, 0.0) for X in sequences)  # (b, k, d)
