@@ -10,7 +10,7 @@ from mha_lib.attention import arguments
 from mha_lib.attention.execution import in_plain_call, in_transform
 from mha_lib.attention.kept_weights import lazy_weights, nothing_was_kept
 from mha_lib.attention.masked_scores import gives_single, masked_scores
-from mha_lib.attention.masks import Masks, row_is_empty
+from mha_lib.attention.masks import Masks, empty_rows
 from mha_lib.attention.pooling import DotProductAttention, for_each_head, zero_masked
 
 # Not every exporter takes the kernel with shared heads. (torch 2.6 has only the wider question.)
@@ -76,13 +76,15 @@ class FusedAttention(DotProductAttention):
         if self._is_overridden():
             return super().weights(queries, keys, mask)
         arguments.check_same_size(queries, keys)
-        num_keys, (keys,) = keys.shape[-2], zero_masked(mask, for_each_head(keys, queries))
+        (keys,), is_empty = zero_masked(mask, for_each_head(keys, queries)), empty_rows(mask)
         in_place = in_plain_call(queries) and not torch.is_grad_enabled() and not in_transform()  # saves a buffer
-        by_one_product = mask is not None or (in_place and gives_single(queries))
-        scores = masked_scores(queries, keys, mask, in_place) if by_one_product else self.scores(queries, keys)
-        weights = torch.softmax(scores, dim=-1, out=scores if in_place else None)[..., :num_keys].to(queries.dtype)
-        is_cut = scores.shape[-1] > num_keys and weights.is_cpu  # then contiguous, and 0 beside NaN
-        return weights.masked_fill(row_is_empty(mask), 0.0) if mask is not None and is_cut else weights
+        by_formula = mask is None and not (in_place and gives_single(queries))
+        scores = self.scores(queries, keys) if by_formula else masked_scores(queries, keys, mask, is_empty, in_place)
+        weights = torch.softmax(scores, dim=-1, out=scores if in_place else None).to(queries.dtype)
+        if is_empty is not None:
+            weights = weights[..., : keys.shape[-2]]  # without spare keys; on the CPU contiguous, and 0 beside NaN
+            weights = weights.masked_fill(is_empty, 0.0) if weights.is_cpu else weights
+        return weights
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool, plain: bool) -> Tensor:
         """The output alone."""
@@ -100,14 +102,13 @@ class FusedAttention(DotProductAttention):
                 return output
         keys, values = zero_masked(mask, keys, values)
         output = kernel(queries, keys, values, plain=plain, mask=mask, is_causal=is_causal, dropout=dropout)
-        if mask is None or mask.shape[-2] == 1 or queries.is_cpu:  # one row for all queries: where empty, values are 0
-            return output
         # On an H100 cuDNN's kernel gives numbers for a row without a key, in half precision and with a bool mask.
-        return output.masked_fill(row_is_empty(mask), 0.0)
+        is_sure = mask is None or mask.shape[-2] == 1 or queries.is_cpu  # one row for all: where empty, values are 0
+        is_empty = None if is_sure else empty_rows(mask)
+        return output if is_empty is None else output.masked_fill(is_empty, 0.0)
 
     def _goes_by_formula(self, queries: Tensor) -> bool:
-        drops = self.training and self.dropout.p > 0 and queries.device.type == "cpu"  # its kernel has no dropout
-        return drops or in_transform()
+        return in_transform() or (self.training and self.dropout.p > 0 and queries.is_cpu)  # its kernel has no dropout
 
     def _is_overridden(self) -> bool:
         return type(self).scores is not DotProductAttention.scores or type(self).weights is not FusedAttention.weights
@@ -146,6 +147,5 @@ class _DerivedOnce(torch.autograd.Function):
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:
     """Return whether running each example alone, on its valid keys only, is faster than masking the padded batch."""
-    if queries.shape[-2] * keys.shape[-2] < 256 * 256:
-        return False
-    return valid_lens.is_cpu and valid_lens.dim() == 1 and len(valid_lens) > 0
+    is_long = queries.shape[-2] * keys.shape[-2] >= 256 * 256
+    return is_long and valid_lens.is_cpu and valid_lens.dim() == 1 and len(valid_lens) > 0

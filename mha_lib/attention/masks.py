@@ -105,9 +105,10 @@ def is_allowed(mask: Tensor) -> Tensor:
     return mask if mask.dtype == torch.bool else mask != -math.inf
 
 
-def row_is_empty(mask: Tensor) -> Tensor:
-    """Return which queries may attend to no key at all: bool, (..., q, 1)."""
-    return ~is_allowed(mask).any(dim=-1, keepdim=True)  # (..., q, k) -> (..., q, 1)
+def empty_rows(mask: Tensor | None) -> Tensor | None:
+    """Return which queries may attend to no key, (..., q, 1); None where it can be read that there are none."""
+    is_empty = None if mask is None else ~is_allowed(mask).any(dim=-1, keepdim=True)  # (..., q, k) -> (..., q, 1)
+    return None if is_empty is None or (values_readable(is_empty) and not is_empty.any()) else is_empty
 
 
 class Masks:

@@ -15,15 +15,13 @@ from torch import Tensor, nn
 from mha_lib.attention import arguments
 from mha_lib.attention.execution import in_plain_call, values_readable, without_autocast
 from mha_lib.attention.kept_weights import KeptWeights
-from mha_lib.attention.masks import Masks, Rule, is_allowed, rule_matrix
+from mha_lib.attention.masks import Masks, Rule, empty_rows, is_allowed, rule_matrix
 
 
 def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
     """Replace keys or values that are masked for every query by zeros, so that NaN in padding has no effect."""
-    # On the CPU, only what is not finite is filled: filling takes far longer than a sum.
-    if mask is None:
-        return sequences
-    if values_readable(mask) and math.isfinite(sum(map(Tensor.sum, map(Tensor.detach, sequences)))):
+    sums = map(Tensor.sum, map(Tensor.detach, sequences))  # only read on the CPU, where filling takes far longer
+    if mask is None or (values_readable(mask) and all(map(math.isfinite, sums))):
         return sequences
     unseen = ~is_allowed(mask).any(dim=-2).unsqueeze(-1)  # (b, q, k) -> (b, k) -> (b, k, 1)
     return tuple(X.masked_fill(unseen, 0.0) for X in sequences)  # (b, k, d)
@@ -79,8 +77,8 @@ def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
         scores = scores + mask
     allowed = is_allowed(mask)
     # Softmax of a row that is −∞ throughout is NaN, forward and backward: a row without any key gets zeros instead.
-    row_is_empty = ~allowed.any(dim=-1, keepdim=True)
-    others = torch.where(row_is_empty, 0.0, -math.inf).to(scores.dtype)
+    is_empty = empty_rows(mask)
+    others = -math.inf if is_empty is None else torch.where(is_empty, 0.0, -math.inf).to(scores.dtype)
     return torch.softmax(torch.where(allowed, scores, others), dim=-1) * allowed
 
 

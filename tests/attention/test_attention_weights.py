@@ -274,9 +274,12 @@ def test_a_row_without_a_key_gives_zeros_even_where_its_query_is_nan():
     Q, K, V = random_numbers(3, 1, 2, 4, 8).unbind()
     Q[:, :, 1] = math.nan
     mask = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1], [0, 1, 1, 1]], dtype=torch.bool)
-    with torch.no_grad():
-        output, weights = FusedAttention().attend(Q, K, V, attn_mask=mask)
-    assert (output[:, :, 1] == 0).all() and (weights[:, :, 1] == 0).all() and output.isfinite().all()
+    for gradients in (False, True):
+        with torch.set_grad_enabled(gradients):
+            output, weights = FusedAttention().attend(Q, K.requires_grad_(), V, attn_mask=mask)
+        assert (output[:, :, 1] == 0).all() and (weights[:, :, 1] == 0).all() and output.isfinite().all()
+    output.sum().backward()
+    assert K.grad.isfinite().all()
 
 
 def test_weights_of_a_row_without_a_key_are_zeros_beside_a_key_of_nan_and_have_a_memory_of_their_own():

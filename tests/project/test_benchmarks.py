@@ -82,6 +82,16 @@ def test_weights_take_as_few_tensors_as_the_formula_in_single_precision(case, dt
     assert found["ours"].operators["_to_copy"] <= 2 * half  # queries and keys stay in half precision
 
 
+def test_ways_to_half_precision_are_counted_and_compared_with_float64():
+    torch.manual_seed(0)
+    Q, K = (4 * torch.randn(35, 20, 16)).bfloat16(), torch.randn(35, 24, 16).bfloat16()
+    weights = torch.softmax(Q.double() @ K.double().mT / 4, dim=-1)
+    rows = [traffic.row_of_way(name, way, weights) for name, way in traffic.ways_to_half(Q, K).items()]
+    assert [row[1] for row in rows] == ["1 bf16, 2 f32", "2 bf16", "1 bf16, 1 f32"]
+    once, twice, at_once = (float(row[3]) for row in rows)
+    assert once <= 1 and at_once <= 1 < twice
+
+
 def test_calls_take_turns():
     log = []
     calls = {name: lambda name=name: log.append(name) for name in "abc"}
