@@ -30,7 +30,7 @@ STAGES: dict[str, list[tuple]] = {
 SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
 
 
-def tried(method: Callable) -> Any:
+def found_once(method: Callable) -> Any:
     """Make a method that calls a learner's layer an attribute that is found once: None if the method raises."""
     return functools.cached_property(lambda self: run_safely(method, [(self,)])[0].value)
 
@@ -138,22 +138,22 @@ class LayerCalls:
         *X, output = map(torch.cat, zip(*found, strict=True))
         return self.handed.trial(layer, X, lengths.repeat(batches)), output
 
-    @tried
+    @found_once
     def even(self) -> tuple:
         """A call in which all values are equal, and its output."""
         return self.of_many(2, 4, 4, are_equal=True)
 
-    @tried
+    @found_once
     def wide(self) -> tuple:
         """A call with heads of more features than keys, of which weights are read; ``wider`` has other heads."""
         return self.of_many(5, 5, 8)
 
-    @tried
+    @found_once
     def wider(self) -> tuple:
         """A call with heads of another size."""
         return self.of_many(1, 5, 12)
 
-    @tried
+    @found_once
     def reach(self) -> tuple[int, int]:
         """How many keys before and behind it a query sees in self-attention, of 150."""
         layer, (X, *_) = self.small(4), self.handed.sequences(1, 300, 4)
@@ -163,7 +163,7 @@ class LayerCalls:
         seen = (one - two).abs().amax(-1)[0].gt(1e-6).nonzero().flatten() - 150
         return int(seen.max()), -int(seen.min())
 
-    @tried
+    @found_once
     def is_random(self) -> bool:
         """Whether one call in evaluation gives another output each time, and the same one from the same seed."""
         (layer, X), outputs = self.drawn(), []

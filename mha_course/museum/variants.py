@@ -120,6 +120,12 @@ def slow_ones_slowed(angles):
     return angles * (kept + (1 - kept) / 8)
 
 
+def half_still(angles):
+    """Turn the first half of the pairs alone, by angles from 1 down to 1/1,024. Source: modded-nanogpt."""
+    number = max(1, len(angles) // 2)
+    return torch.cat([1024.0 ** -torch.linspace(0, 1, number), angles.new_zeros(len(angles) - number)])
+
+
 def partly(X, share, **options):
     """Turn the first features alone, this share of them; NaN where a head has too few, which fits no layer."""
     size = int(share * X.shape[-1]) // 2 * 2
@@ -237,7 +243,7 @@ OF_TOKENS: list[tuple[str, Callable]] = [
     ("LayerNorm", functools.partial(layer_norm, eps=1e-12)),  # as in BERT, around the layer
 ]
 OF_A_HEAD = OF_TOKENS[:4]
-NAMES = ("RMSNorm", "LayerNorm", "Llama 3.1", "Gemma 3")  # the same in each language
+NAMES = ("RMSNorm", "LayerNorm", "Llama 3.1", "Gemma 3", "modded-nanogpt")  # the same in each language
 of_neighbours = functools.partial(turned, halves=False)
 PAIRS = {"halves": True, "neighbours": False}
 # θ of today's models; the first is tried with mistakes as well
@@ -250,6 +256,7 @@ ROWS: Named = [  # turns: words without the pairs, which come last but one, and 
     *(((ROTARY, f"{base:,.0f}"), functools.partial(turned, base=base)) for base in BASES),
     ((SLOWED, "Llama 3.1", "500,000"), functools.partial(turned, base=5e5, slowed=slow_ones_slowed)),
     ((SLOWED, "Gemma 3", "1,000,000"), functools.partial(turned, base=1e6, slowed=lambda angles: angles / 8)),
+    ((SLOWED, "modded-nanogpt", "1,024"), functools.partial(turned, slowed=half_still, sign=-1)),
     ((BACKWARDS, "10,000"), functools.partial(turned, sign=-1)),
     *(((PARTIAL, name, "10,000"), functools.partial(partly, share=share)) for name, share in SHARES.items()),
 ]
@@ -271,7 +278,7 @@ AFTER = "{} of the sum of input and output"
 BEHIND_ADDED = "{} of its output, to which its input is added"
 AROUND_ADDED = "{} of its input and of its output, to which its input is added"
 RARE = {  # words of what has no known mistakes
-    BACKWARDS, PARTIAL, OF_ALL, BEHIND_ADDED, AROUND_ADDED, *(f"{base:,.0f}" for base in BASES[1:]),
+    BACKWARDS, PARTIAL, SLOWED, OF_ALL, BEHIND_ADDED, AROUND_ADDED, *(f"{base:,.0f}" for base in BASES[1:]),
 }  # fmt: skip
 TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
