@@ -268,7 +268,7 @@ TURNS: Named = [
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
 NORMS: Named = [
     *(((OF_HEADS, name), norm) for name, norm in OF_A_HEAD),
-    *(((OF_ALL, name), functools.partial(of_all_heads, norm=norm)) for name, norm in OF_TOKENS[::2][:2]),
+    *(((OF_ALL, name), functools.partial(of_all_heads, norm=norm)) for name, norm in (OF_TOKENS[0], OF_TOKENS[2])),
     ((OF_HEADS, "RMSNorm"), functools.partial(rms_norm, eps=0)),  # as cosines have it
 ]
 FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
