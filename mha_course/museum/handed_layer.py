@@ -146,7 +146,8 @@ class HandedLayer:
 
     def makes(self) -> tuple[list[int], list[tuple], list[str], list[str], bool]:
         """Heads for which it can be made, other errors, what ``forward`` takes and needs, whether it uses torch's."""
-        heads, errors, names, required, is_torchs = [], [], [], [], False
+        heads, errors, is_torchs = [], [], False
+        takes: tuple[list[str], list[str]] = [], []
         for number in HEADS:
             try:
                 layer = self.make(2 * self.unit * number, number, 0.0)
@@ -156,9 +157,9 @@ class HandedLayer:
             if not isinstance(layer, nn.Module):
                 raise NotYetError(tr("`make` must give an nn.Module, this is {given}.", given=kind_of(layer)))
             heads.append(number)
-            names, required = parameters_of(layer.forward)
+            takes = parameters_of(layer.forward)
             is_torchs = any(isinstance(module, nn.MultiheadAttention) for module in layer.modules())
-        return heads, errors, names, required, is_torchs
+        return heads, errors, *takes, is_torchs
 
     def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
         """Return what the layer returns."""

@@ -35,7 +35,7 @@ def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
     right = formula(*trial)
     if (place := first_difference(output, right)) is None:
         return None
-    rows = programs(formula, mistakes_of(attention, WRONG_GATES))
+    rows = programs(formula, [*mistakes_of(attention, WRONG_GATES)])
     same = [tr(text) for text, program in rows if close(output_of(program, trial), output)]
     evidence = tr(
         "With head_mask {gates}, the output at {place} is {own} instead of {right}.",

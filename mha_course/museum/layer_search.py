@@ -238,8 +238,10 @@ class Search:
                 "Its weights are not those of softmax(QKᵀ / √d). They sum to 1, and W_v, W_o and the heads are right: "
                 "values that are all equal come out as they should."
             )
-        call, output = self.calls.even or (None, None)
-        return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways if call)), "")
+        if not self.calls.even:
+            return ""
+        call, output = self.calls.even
+        return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways)), "")
 
 
 def made_of(call: tuple | None, way: list[Callable], rows: list[Variant]) -> tuple | None:
