@@ -216,7 +216,7 @@ class HandedLayer:
                 is_norm = re.search(r"norm|(^|[._])ln", name)  # its weights may be (heads, size)
                 if name not in unread or (parameter.dim() > 1 and not is_norm):
                     parameter.normal_(std=0.5)
-                elif re.search(r"bias|(^|\.)b(_\w+|[qkvo\d]?)$", name):
+                elif re.search(r"bias|(^|\.)b(_\w+|[qkvo\d]*)$", name):
                     parameter.zero_()
         return layer
 
