@@ -18,7 +18,7 @@ MULTIPLES = (
 GATE = "This is a gate: each feature of the heads' outputs is multiplied by a number between 0 and 1."
 NULL = "There is one more key and value, which no token has: part of each query's weight goes to them."
 FEW = 8  # examples of which a factor and a bias are read; positions that meet a query are read of all
-SURE = 3e-4  # a weight below has few digits that are true
+SURE = 1e-3  # a weight below has few digits that are true
 
 
 def outputs_of_heads(trial: tuple, output: Tensor) -> Tensor:
