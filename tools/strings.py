@@ -69,7 +69,7 @@ def of_javascript(path):
 def of_tables():
     """Messages that are handed to ``tr`` one by one: modules, and what they hold."""
     from mha_course import exercises
-    from mha_course.checking import diagnosis, running, verdict
+    from mha_course.checking import diagnosis, edits, running, verdict
     from mha_course.exercises import setup_check, transposing
     from mha_course.models import pretrained
     from mha_course.museum import (
@@ -93,7 +93,7 @@ def of_tables():
     yield setup_check, [purpose for purpose, _ in setup_check.PACKAGES.values()]
     yield layer_words, [*layer_words.NEXT.values(), layer_words.ROOM]
     yield layer_check, [*layer_check.CANNOT.values(), layer_check.LIKE_THIS]
-    yield layer_gates, layer_gates.GATES
+    yield layer_gates, [text for text, _ in edits.rows_of(layer_gates.WRONG_GATES)]
     yield masks_by_effect, [said for said, _ in masks_by_effect.FORMS]
     yield variants, variants.all_words()
     yield layer_calls, [*layer_calls.STAGES, *layer_calls.SHARED, "the queries", "the keys", "the values", "anything"]

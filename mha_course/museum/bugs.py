@@ -6,7 +6,8 @@ from typing import Any
 from mha_course.checking.prediction import Prediction, answer, predicted
 from mha_course.checking.verdict import Page, Verdict
 from mha_course.museum import layer_tests
-from mha_course.museum.layer_tests import TESTS, Implementation, Test
+from mha_course.museum.layer_reference import Implementation
+from mha_course.museum.layer_tests import TESTS, Test
 
 __all__ = ["check_fix", "guess", "reveal", "score"]
 

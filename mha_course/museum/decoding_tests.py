@@ -13,7 +13,8 @@ from torch import Tensor
 from mha_course.checking.comparing import first_difference
 from mha_course.models.induction import ROTATION_BASE
 from mha_course.museum.decoding_layer import DecodingLayer
-from mha_course.museum.layer_tests import Implementation, Test, check_shape, isolated, with_random_parameters
+from mha_course.museum.layer_reference import Implementation, check_shape, with_random_parameters
+from mha_course.museum.layer_tests import Test, isolated
 
 __all__ = [
     "behind_padding",

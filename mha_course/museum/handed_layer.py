@@ -86,7 +86,7 @@ class HandedLayer:
             raise in_words(tr("The layer could not be made"), error, line, about="init")
         self.num_heads = max(self.heads)
         if call is not None:
-            names, required = parameters_of(call), parameters_of(call, False)
+            names, required = parameters_of(call)
             names = names if "*inputs" in names else names[1:]
         names = [name for name in names if name != "head_mask"]
         lengths = [name for name in names if re.search("len|valid|^n$", name)]
@@ -146,7 +146,8 @@ class HandedLayer:
 
     def makes(self) -> tuple[list[int], list[tuple], list[str], list[str], bool]:
         """Heads for which it can be made, other errors, what ``forward`` takes and needs, whether it uses torch's."""
-        heads, errors, names, required, is_torchs = [], [], [], [], False
+        heads, errors, is_torchs = [], [], False
+        takes: tuple[list[str], list[str]] = [], []
         for number in HEADS:
             try:
                 layer = self.make(2 * self.unit * number, number, 0.0)
@@ -156,9 +157,9 @@ class HandedLayer:
             if not isinstance(layer, nn.Module):
                 raise NotYetError(tr("`make` must give an nn.Module, this is {given}.", given=kind_of(layer)))
             heads.append(number)
-            names, required = parameters_of(layer.forward), parameters_of(layer.forward, False)
+            takes = parameters_of(layer.forward)
             is_torchs = any(isinstance(module, nn.MultiheadAttention) for module in layer.modules())
-        return heads, errors, names, required, is_torchs
+        return heads, errors, *takes, is_torchs
 
     def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
         """Return what the layer returns."""
@@ -212,9 +213,10 @@ class HandedLayer:
         unread = self.unread(layer)
         with torch.no_grad():
             for name, parameter in layer.named_parameters():
-                if parameter.dim() > 1 or name not in unread:
+                is_norm = re.search(r"norm|(^|[._])ln", name)  # its weights may be (heads, size)
+                if name not in unread or (parameter.dim() > 1 and not is_norm):
                     parameter.normal_(std=0.5)
-                elif re.search(r"bias|(^|\.)b", name):
+                elif re.search(r"bias|(^|\.)b(_\w+|[qkvo\d]*)$", name):
                     parameter.zero_()
         return layer
 
@@ -261,12 +263,7 @@ class HandedLayer:
         given: dict[str, Any] = {"w_v": w_v[0]}
         for name, (W, b) in zip("qkvo", found, strict=True):
             if name in "kv" and sorted(W.shape) != [size, size]:
-                W = W.T if W.shape[0] == size else W
-                groups = len(W) * num_heads // size
-                if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
-                    told = f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads."
-                    raise NotYetError(told, "init")
-                W, b = (X if X is None else spread(X, groups, num_heads) for X in (W, b))
+                W, b = spread(name, W, b, size, num_heads)
             if W.shape != (size, size):
                 raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.", "init")
             matrices.append(W)
@@ -293,7 +290,8 @@ def refuse_unfinished(make: Any, needs_forward: bool) -> None:
             if is_empty(getattr(make, method)):
                 told = "`{method}` of `{name}` is still empty. Write it, then run both cells."
                 raise NotYetError(tr(told, method=method, name=name))
-    first, second, *_ = [*parameters_of(make), "", ""]
+    takes, _ = parameters_of(make)
+    first, second, *_ = [*takes, "", ""]
     if "head" in first and re.search("hidden|model|dim|embed|size", second) and "head" not in second:
         told = (
             "`{name}` takes ({first}, {second}), and is called with (num_hiddens, num_heads, dropout). Hand over "
@@ -303,12 +301,11 @@ def refuse_unfinished(make: Any, needs_forward: bool) -> None:
     try:
         inspect.signature(make).bind(4, 2, 0.0)
     except TypeError:
-        takes = ", ".join(parameters_of(make))
         told = (
             "`{name}` is called with (num_hiddens, num_heads, dropout), and it takes ({takes}). Take all three, or "
             "hand over `make=lambda num_hiddens, num_heads, dropout: {name}(…)`."
         )
-        raise NotYetError(tr(told, name=name, takes=takes)) from None
+        raise NotYetError(tr(told, name=name, takes=", ".join(takes))) from None
 
 
 def is_empty(function: Any) -> bool:
@@ -320,18 +317,19 @@ def is_empty(function: Any) -> bool:
     return code.co_names == ("NotImplementedError",) or {step.opname for step in dis.get_instructions(code)} <= idle
 
 
-def parameters_of(function: Callable, optional: bool = True) -> list[str]:
-    """Return the names of a function's required parameters, and of those for valid lengths or masks.
-    ``optional`` says whether the others of these are named as well.
+def parameters_of(function: Callable) -> tuple[list[str], list[str]]:
+    """Return the names of a function's required parameters, and of those for valid lengths or masks; and of the
+    required ones alone.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return ["*inputs"]
-    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        return ["*inputs"], ["*inputs"]
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    required = [p.name for p in named if p.default is p.empty]
     if any(p.kind == p.VAR_POSITIONAL for p in parameters):
-        return [*(p.name for p in named if p.default is p.empty), "*inputs"]
-    return [p.name for p in named if p.default is p.empty or (optional and re.search("len|mask|causal", p.name))]
+        return [*required, "*inputs"], [*required, "*inputs"]
+    return [p.name for p in named if p.name in required or re.search("len|mask|causal", p.name)], required
 
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: str = "") -> MistakeError:

@@ -30,9 +30,9 @@ STAGES: dict[str, list[tuple]] = {
 SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
 
 
-def safely(function: Callable) -> Any:
-    """Return what a function that calls a learner's layer gives; None if it raises an error."""
-    return run_safely(function, [()])[0].value
+def found_once(method: Callable) -> Any:
+    """Make a method that calls a learner's layer an attribute that is found once: None if the method raises."""
+    return functools.cached_property(lambda self: run_safely(method, [(self,)])[0].value)
 
 
 class LayerCalls:
@@ -125,66 +125,53 @@ class LayerCalls:
                 matrix *= 0.2
         return layer
 
-    def of_many(self, batches: int, number: int, size: int, is_small: bool = True, are_equal: bool = False) -> Any:
-        """Return a call of a new layer and its output, of several calls of eight examples taken as one; None if it
-        raises. Matrices may be small, and the values of all tokens equal.
+    def of_many(self, batches: int, number: int, size: int, are_equal: bool = False) -> tuple:
+        """Return a call of a new layer and its output, of several calls of eight examples taken as one.
+        The values of all tokens may be equal; if not, matrices are small.
         """
+        layer = self.handed.build(self.handed.num_heads, size) if are_equal else self.small(size)
+        found, lengths = [], torch.full((8,), number)
+        for _ in range(batches):
+            X = self.handed.sequences(8, number, size)
+            X = [X[2][:, :1].repeat(1, number, 1) if are_equal and part is X[2] else part for part in X]
+            found.append((*X, self.handed.output(layer, X, lengths)[0]))
+        *X, output = map(torch.cat, zip(*found, strict=True))
+        return self.handed.trial(layer, X, lengths.repeat(batches)), output
 
-        def calls() -> tuple:
-            layer = self.small(size) if is_small else self.handed.build(self.handed.num_heads, size)
-            found, lengths = [], torch.full((8,), number)
-            for _ in range(batches):
-                X = self.handed.sequences(8, number, size)
-                X = [X[2][:, :1].repeat(1, number, 1) if are_equal and part is X[2] else part for part in X]
-                found.append((*X, self.handed.output(layer, X, lengths)[0]))
-            *X, output = map(torch.cat, zip(*found, strict=True))
-            return self.handed.trial(layer, X, lengths.repeat(batches)), output
-
-        return safely(calls)
-
-    @functools.cached_property
-    def even(self) -> tuple | None:
+    @found_once
+    def even(self) -> tuple:
         """A call in which all values are equal, and its output."""
-        return self.of_many(2, 4, 4, is_small=False, are_equal=True)
+        return self.of_many(2, 4, 4, are_equal=True)
 
-    @functools.cached_property
-    def wide(self) -> tuple | None:
-        """A call with heads of more features than keys, of which weights are read; with small scores.
-        ``wider`` has heads of another size.
-        """
+    @found_once
+    def wide(self) -> tuple:
+        """A call with heads of more features than keys, of which weights are read; ``wider`` has other heads."""
         return self.of_many(5, 5, 8)
 
-    @functools.cached_property
-    def wider(self) -> tuple | None:
+    @found_once
+    def wider(self) -> tuple:
+        """A call with heads of another size."""
         return self.of_many(1, 5, 12)
 
-    @functools.cached_property
-    def reach(self) -> tuple[int, int] | None:
-        """How many keys before and behind it a query of self-attention sees, of 150; None for others."""
+    @found_once
+    def reach(self) -> tuple[int, int]:
+        """How many keys before and behind it a query sees in self-attention, of 150."""
+        layer, (X, *_) = self.small(4), self.handed.sequences(1, 300, 4)
+        token = X[:, 150:151].flip(-1)  # a change of sign would leave products of keys and values as they are
+        other = torch.cat([X[:, :150], token, X[:, 151:]], dim=1)
+        one, two = (self.handed.output(layer, [of] * 3, torch.tensor([300]))[0] for of in (X, other))
+        seen = (one - two).abs().amax(-1)[0].gt(1e-6).nonzero().flatten() - 150
+        return int(seen.max()), -int(seen.min())
 
-        def call() -> tuple[int, int]:
-            layer, (X, *_) = self.small(4), self.handed.sequences(1, 300, 4)
-            token = X[:, 150:151].flip(-1)  # a change of sign would leave products of keys and values as they are
-            other = torch.cat([X[:, :150], token, X[:, 151:]], dim=1)
-            one, two = (self.handed.output(layer, [of] * 3, torch.tensor([300]))[0] for of in (X, other))
-            seen = (one - two).abs().amax(-1)[0].gt(1e-6).nonzero().flatten() - 150
-            return int(seen.max()), -int(seen.min())
-
-        return safely(call) if self.handed.num_inputs == 1 else None
-
-    @property
-    def is_random(self) -> bool | None:
+    @found_once
+    def is_random(self) -> bool:
         """Whether one call in evaluation gives another output each time, and the same one from the same seed."""
-
-        def call() -> bool:
-            (layer, X), outputs = self.drawn(), []
-            for seed in (1, 1, 2, 3):
-                with seeded(seed):
-                    outputs.append(self.handed.output(layer, X, torch.tensor([4, 4]))[0])
-            same = [torch.allclose(output, outputs[0], equal_nan=True) for output in outputs[1:]]
-            return same[0] and not all(same)
-
-        return safely(call)
+        (layer, X), outputs = self.drawn(), []
+        for seed in (1, 1, 2, 3):
+            with seeded(seed):
+                outputs.append(self.handed.output(layer, X, torch.tensor([4, 4]))[0])
+        same = [torch.allclose(output, outputs[0], equal_nan=True) for output in outputs[1:]]
+        return same[0] and not all(same)
 
     def without_gradient(self) -> list[str]:
         """Parameters and inputs that no gradient reaches in training."""

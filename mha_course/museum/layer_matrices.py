@@ -58,6 +58,12 @@ def storage_of(X: Tensor) -> int:
     return X.untyped_storage().data_ptr()
 
 
-def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
-    """Repeat the rows of a key or value matrix that query heads share, so that each head has its own rows."""
-    return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)
+def spread(name: str, W: Tensor, b: Tensor | None, size: int, num_heads: int) -> list[Any]:
+    """Repeat the rows of W_k or W_v that query heads share, and of its bias, so that each head has its own rows."""
+    W = W.T if W.shape[0] == size else W
+    groups = len(W) * num_heads // size
+    if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
+        told = f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads."
+        raise NotYetError(told, "init")
+    times = num_heads // groups
+    return [X if X is None else X.unflatten(0, (groups, -1)).repeat_interleave(times, 0).flatten(0, 1) for X in (W, b)]

@@ -1,6 +1,5 @@
 """What is good to know of a right layer, and no mistake: dropout, empty rows, reported weights, biases, the output."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from mha_course.checking.comparing import equal
 from mha_course.checking.running import MistakeError, error_in_words
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
+from mha_course.museum.dropped_weights import dropped_otherwise
 from mha_course.museum.handed_layer import HandedLayer
 from mha_course.museum.layer_matrices import NAMES
 from mha_course.museum.layer_trials import before_output, causal, changed, formula, weights_of
@@ -143,37 +143,8 @@ def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tupl
         told = "The output is right, but not in training: dropout acts before the softmax, and belongs on the weights."
         raise MistakeError(tr(told), "dropout")
     factors = used / weights.clamp(min=1e-9)
-    if wrong := in_what_way(factors, weights > 0.02):
-        return False, wrong
-    return True, tr("Dropout acts on the weights.")
-
-
-def in_what_way(factors: Tensor, sure: Tensor) -> str:
-    """Return a sentence on wrong dropout, given its ``factors`` on attention weights; "" if nothing is wrong."""
-    kept = factors.abs() > 0.02
-    if not sure.any():
-        return ""
-    factor = factors[kept & sure].median().item() if (kept & sure).any() else math.nan
-    if not torch.allclose(factors[kept & sure], torch.tensor(factor, dtype=torch.double), rtol=0.02):
-        return tr(
-            "Dropout does not act on each weight alone: some are neither dropped nor multiplied by what all others are."
-        )
-    acts = "Dropout acts on the weights: {how}."
-    share, due = 1 - kept[sure].double().mean().item(), 1 / (1 - RATE)
-    for axis, name in enumerate(("examples", "heads", "queries", "keys")):
-        both = sure & sure.roll(1, axis)
-        by_chance = share**2 + (1 - share) ** 2
-        same = (kept == kept.roll(1, axis))[both].double()
-        if factors.shape[axis] > 1 and len(same) > 100 and same.mean() > (1 + by_chance) / 2:
-            return tr(acts, how=tr("those of different {axis} are dropped together", axis=tr(name)))
-    error = 5 * math.sqrt(RATE * (1 - RATE) / sure.sum().item())
-    if abs(share - RATE) > error:
-        words = {"share": f"{share:.0%}", "rate": f"{RATE:.0%}"}
-        return tr(acts, how=tr("{share} of them are dropped where {rate} is asked for", **words))
-    if abs(factor - due) > 0.01:
-        words = {"own": f"{factor:.3f}", "right": f"{due:.3f}"}
-        return tr(acts, how=tr("those that are kept are multiplied by {own} instead of {right}", **words))
-    return ""
+    wrong = dropped_otherwise(factors, weights > 0.02, RATE)
+    return not wrong, wrong or tr("Dropout acts on the weights.")
 
 
 def fault_without_lengths(handed: HandedLayer) -> str:

@@ -20,8 +20,6 @@ from mha_lib.attention import valid_keys
 WEIGHTS = "Its weights are those of softmax(QKᵀ / √d), with {words}."
 ALL_ELSE = "Everything else is as in the formula, in every call."
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
-
-
 WINDOW = "This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
 
 
@@ -62,9 +60,8 @@ class Search:
         ways: list[list[Callable]] = [[], [causal]] if calls.handed.num_inputs == 1 else [[]]
         self.ways = [*ways, *([*way, transposed] for way in ways * calls.may_be_in_out)]
         self.variants = variants.variants(calls.handed.residual)
-        mistakes, others = wrong_attentions(), other_attentions()
-        self.mistakes = programs(formula, [*mistakes, *others * formula_only])
-        self.others = programs(formula, others * (not formula_only))
+        self.mistakes = programs(formula, [*wrong_attentions(), *other_attentions() * formula_only])
+        self.others = programs(formula, other_attentions() * (not formula_only))
         given = [outcome.value[:2] for of_stage in calls.got.values() for outcome in of_stage]
         # The calls that tell most come first: a wrong one, of six tokens; one of many takes long.
         self.given = sorted(
@@ -121,41 +118,42 @@ class Search:
         return [row for row in self.variants if fits[row.around]]
 
     @functools.cached_property
+    def window(self) -> list[functools.partial]:
+        """The change of a call to the keys before and behind its own that a query attends to, if these are not all."""
+        before, behind = self.calls.reach or (150, 150)
+        return [functools.partial(within, before, behind)] * (not self.formula_only and before < 149 and behind >= 0)
+
+    @functools.cached_property
     def likely(self) -> list:
-        """The ways in which the layer can be right: causal where no later token changes an earlier output, or not."""
+        """The ways in which the layer can be right: causal where no later token changes an earlier output, or not, and
+        in a window if there is one.
+        """
         looks_ahead = self.calls.reach and self.calls.reach[1] > 0
-        return [way for way in self.ways if (causal in way) is not looks_ahead]
+        ways = [way for way in self.ways if (causal in way) is not looks_ahead] or self.ways
+        return [[*way, *self.window] for way in ways]
 
     def found(self, raises: bool) -> Found | None:
         """Return what explains all calls; None if nothing does. ``raises`` is whether some calls raised an error."""
-        if right := self.variant():
-            return right
+        for row, _, changes in self.explained(self.likely, [row for row in self.sound if not row.mistake]):
+            return self.told("right", row.words, "", changes)
         scaled = None if raises else self.scaled()
         if scaled and scaled.state == "right":
             return scaled
         # What is no mistake comes first where it stands alone; in a variant, a mistake is likelier.
-        if other := self.known(self.others, "other", alone=True) or self.window():
-            return other
-        return self.known(self.mistakes) or self.mistake() or self.known(self.others, "other") or scaled
+        known = self.known(self.others, "other", alone=True) or self.known(self.mistakes)
+        return known or self.mistake() or self.known(self.others, "other") or scaled
 
-    def variant(self) -> Found | None:
-        """Return the variant of the formula that explains all calls."""
-        rows = [row for row in self.sound if row.words and not row.mistake]
-        for row, _, changes in self.explained(self.likely, rows):
-            return Found("right", listed(map(in_words, row.words)), changes)
-        return None
-
-    def window(self) -> Found | None:
-        """Return a window of keys that explains all calls, perhaps in a variant; None if there is none."""
-        before, behind = self.calls.reach or (150, 150)
-        if self.formula_only or before > 148 or behind < 0:
-            return None
-        ways = [[*way, functools.partial(within, before, behind)] for way in self.likely]
-        rows = [row for row in variants.variants(self.calls.handed.residual) if not row.mistake]
-        for row, *_ in self.explained(ways, rows):
-            said = in_variant(row.words, tr(WINDOW, before=before, behind=behind))
-            return Found("other", sentences([said, tr(ALL_ELSE)]))
-        return None
+    def told(self, state: str, words: tuple[Words, ...], text: str, changes: list, part: str = "") -> Found:
+        """Return what is said of a variant with these ``words`` and of what is otherwise in it, a ``text`` or "". A
+        window among the ``changes`` of a call makes it another attention.
+        """
+        windows = [tr(WINDOW, before=of.args[0], behind=of.args[1]) for of in self.window if of in changes]
+        if not text and not windows:
+            return Found(state, listed(map(in_words, words)), changes)
+        first, *more = [*filter(None, [text]), *windows]
+        state = "other" if state == "right" else state
+        more += [tr(ALL_ELSE)] * (state == "other")
+        return Found(state, sentences([in_variant(words, first), *more]), part=part)
 
     @functools.cached_property
     def read(self) -> tuple[Variant, list[Callable], tuple[Words, ...], list[tuple[float, int]]] | None:
@@ -184,10 +182,9 @@ class Search:
             for number, other in itertools.product((float(f"{first:.2g}"), float(f"{first:.3g}"), first), alike):
                 changes = [*way, other.change, functools.partial(variants.with_factor, number, power)]
                 if self.fits(*changes):
-                    said = listed(map(in_words, (*row.words, (told, f"{number:g}"))))
-                    if normed or not power:
-                        return Found("right", said, changes)
-                    return Found("other", sentences([tr(WEIGHTS, words=said), tr(ALL_ELSE)]))
+                    words = (*row.words, (told, f"{number:g}"))
+                    fixed = "" if normed or not power else tr(WEIGHTS, words=listed(map(in_words, words)))
+                    return self.told("right", () if fixed else words, fixed, changes)
         if normed or abs(two - one) < 0.01 * one:
             return None  # cosines times a constant, perhaps
         told = (
@@ -195,16 +192,21 @@ class Search:
             "{more}: the factor should not change with the size."
         )
         said = tr(told, one=f"{one:.3g}", size=size, two=f"{two:.3g}", more=more)
-        return Found("wrong", in_variant(row.words, said), part="scores")
+        return self.told("wrong", row.words, said, way, "scores")
 
     def mistake(self) -> Found | None:
         """Return the mistake in a variant that explains all calls; None if there is none."""
         rows = [row for row in self.sound or self.bare if row.mistake]
-        for row, _, (*way, _) in self.explained(self.ways, rows):
+        for row, _, (*way, _) in self.explained(self.all_ways, rows):
             likely = way in self.likely or "runs over the tokens" in row.mistake[0]
             if likely and (row.mistake != variants.ALONE or self.calls.handed.num_inputs == 1):
-                return Found("wrong", in_variant(row.words, in_words(row.mistake)), part="scores")
+                return self.told("wrong", row.words, in_words(row.mistake), way, "scores")
         return None
+
+    @property
+    def all_ways(self) -> list:
+        """The ways in which the layer can be right or wrong."""
+        return [*self.ways, *self.likely * bool(self.window)]
 
     @property
     def bare(self) -> list[Variant]:
@@ -215,9 +217,8 @@ class Search:
         """Return the row of ``known`` that explains all calls, perhaps in a variant; None if there is none."""
         rows = [row for row in self.sound or self.variants if not (alone or row.mistake or row.is_rare)]
         rows = [row for row in rows if row.words and (row.around is self.variants[0].around or len(row.words) < 2)]
-        for row, text, _ in self.explained(self.ways, [self.variants[0], *rows], known):
-            said = [in_variant(row.words, tr(text)), tr(ALL_ELSE) if state == "other" else ""]
-            return Found(state, sentences(said), part=part_of(text))
+        for row, text, changes in self.explained(self.all_ways, [self.variants[0], *rows], known):
+            return self.told(state, row.words, tr(text), changes, part_of(text))
         return None
 
     def alike(self) -> str:
@@ -237,8 +238,10 @@ class Search:
                 "Its weights are not those of softmax(QKᵀ / √d). They sum to 1, and W_v, W_o and the heads are right: "
                 "values that are all equal come out as they should."
             )
-        call, output = self.calls.even or (None, None)
-        return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways if call)), "")
+        if not self.calls.even:
+            return ""
+        call, output = self.calls.even
+        return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways)), "")
 
 
 def made_of(call: tuple | None, way: list[Callable], rows: list[Variant]) -> tuple | None:

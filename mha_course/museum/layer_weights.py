@@ -18,6 +18,7 @@ MULTIPLES = (
 GATE = "This is a gate: each feature of the heads' outputs is multiplied by a number between 0 and 1."
 NULL = "There is one more key and value, which no token has: part of each query's weight goes to them."
 FEW = 8  # examples of which a factor and a bias are read; positions that meet a query are read of all
+SURE = 1e-3  # a weight below has few digits that are true
 
 
 def outputs_of_heads(trial: tuple, output: Tensor) -> Tensor:
@@ -57,14 +58,12 @@ def reading(trials: list[tuple], output: Tensor) -> tuple[int, tuple[Words, ...]
     V = split_heads(values @ W_v.T + given["b_v"], num_heads)
     weights = outputs_of_heads(trials[0], output) @ torch.linalg.pinv(V.double())
     seen = allowed.expand_as(weights)
-    if not (weights[seen] > 0).all():
-        return None
     logs, few = weights.clamp(min=1e-30).log(), [(*(X[:FEW] for X in t[:4]), *t[4:]) for t in trials]
     heads = [X.chunk(len(trials)) for X in heads_of(together(few))]
     for number, (_, _, scores) in enumerate(zip(*heads, strict=True)):
         if found := by_factor(weights[:FEW], logs[:FEW], scores, seen[:FEW]):
             return number, *found
-    if not torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-3):
+    if not torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-3) or not (weights[seen] > 0).all():
         return None
     Q, K, scores = heads_of(trials[0])
     found = by_positions(logs, Q, K, scores, seen)
@@ -90,17 +89,24 @@ def by_factor(weights: Tensor, logs: Tensor, scores: Tensor, seen: Tensor) -> tu
     (batch, heads, queries, keys), and the factor; None if none do.
     """
 
+    sure = seen & ((weights > SURE) | ~seen).all(-1, keepdim=True)  # rows of which all weights are
+
     def centred(X: Tensor) -> Tensor:
         """Take off what is the same for all keys of a query, on which no softmax depends."""
-        X = X.masked_fill(~seen, 0)
-        return (X - X.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True)).masked_fill(~seen, 0)
+        X = X.masked_fill(~sure, 0)
+        return (X - X.sum(-1, keepdim=True) / sure.sum(-1, keepdim=True)).masked_fill(~sure, 0)
+
+    def average(X: Tensor) -> Tensor:
+        """Average over the examples."""
+        return X.sum(0) / sure.sum(0).clamp(min=1)
 
     logs, own = centred(logs), centred(scores)
-    of_logs, of_own = logs - logs.mean(0), own - own.mean(0)  # without what is the same in all examples, such as a bias
+    # without what is the same in all examples, such as a bias
+    of_logs, of_own = ((X - average(X)).masked_fill(~sure, 0) for X in (logs, own))
     factor = (of_logs * of_own).sum((0, 2, 3), keepdim=True) / of_own.square().sum((0, 2, 3), keepdim=True)
-    if (of_logs - factor * of_own).square().sum() > 1e-6 * of_logs.square().sum():
+    if not (of_logs - factor * of_own).square().sum() <= 1e-6 * of_logs.square().sum() or sure.sum() < seen.sum() / 8:
         return None
-    bias, one = (logs - factor * own).mean(0), factor.mean().item()
+    bias, one = average(logs - factor * own), factor.mean().item()
     parts: tuple[Words, ...] = ()
     if factor.std() > 0.01 * factor.abs().max():
         parts, one = ((OF_EACH,),), math.nan

@@ -49,7 +49,7 @@ def all_words() -> list[str]:
     said = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK, MET, "queries and keys"])
     for row in variants(residual=False):
         said |= dict.fromkeys(part for words in (*row.words, row.mistake) for part in words)
-    return [part for part in said if not part[0].isdigit() and part not in ("RMSNorm", "LayerNorm")]
+    return [part for part in said if not part[0].isdigit() and part not in NAMES]
 
 
 @functools.cache
@@ -79,6 +79,9 @@ def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None
     for name, norm in OF_TOKENS:
         rows += [((BEFORE, name), norm, None), ((BEFORE_ADDED, name), norm, torch.add)]
         rows += [((AFTER, name), None, functools.partial(norm_of_sum, norm, residual))]
+    for name, norm in OF_TOKENS[:3]:
+        added = functools.partial(sum_with_norm, norm)
+        rows += [((BEHIND_ADDED, name), None, added), ((AROUND_ADDED, name), norm, added)]
     return rows
 
 
@@ -90,29 +93,43 @@ def varied(trial, before=None, after=None, turn=None, bias=None):
     return *inputs, *others, {**given, "turn": turn, "bias": bias, "after": after}
 
 
-def turned(X, halves=True, base=1e4, sign=1, start=0, minus=-1, swapped=False):
+def same(X):
+    """Return what is given."""
+    return X
+
+
+def turned(X, halves=True, base=1e4, slowed=same, sign=1, start=0, minus=-1, swapped=False):
     """Turn pairs of features by angles that grow with the position, (batch, heads, number, head size), as RoPE does.
 
-    Pairs are of one half with the other, or of neighbours. ``minus`` and ``swapped``, angles as the other pairs have
-    them, make mistakes. Source: Su et al. 2021, section 3.2.2.
+    Pairs are of one half with the other, or of neighbours. ``slowed`` changes the angles of one step. ``minus`` and
+    ``swapped``, angles as the other pairs have them, make mistakes. Source: Su et al. 2021, section 3.2.2.
     """
     powers = torch.arange(0, X.shape[-1], 2) / X.shape[-1]
-    angles = sign * (torch.arange(X.shape[2]) + start)[:, None] * base**-powers
+    angles = sign * (torch.arange(X.shape[2]) + start)[:, None] * slowed(base**-powers)
     angles = angles.repeat(1, 2) if halves is not swapped else angles.repeat_interleave(2, dim=-1)
     A, B = X.chunk(2, dim=-1) if halves else (X[..., ::2], X[..., 1::2])
     other = torch.cat([minus * B, A], dim=-1) if halves else torch.stack([minus * B, A], dim=-1).flatten(-2)
     return X * angles.cos() + other * angles.sin()
 
 
+def slow_ones_slowed(angles):
+    """Divide by 8 the angles that make less than a turn in 8,192 tokens, and none that make more than four.
+    Source: Llama 3.1.
+    """
+    kept = ((8192 * angles / (2 * math.pi) - 1) / 3).clamp(0, 1)
+    return angles * (kept + (1 - kept) / 8)
+
+
+def half_still(angles):
+    """Turn the first half of the pairs alone, by angles from 1 down to 1/1,024. Source: modded-nanogpt."""
+    number = max(1, len(angles) // 2)
+    return torch.cat([1024.0 ** -torch.linspace(0, 1, number), angles.new_zeros(len(angles) - number)])
+
+
 def partly(X, share, **options):
     """Turn the first features alone, this share of them; NaN where a head has too few, which fits no layer."""
     size = int(share * X.shape[-1]) // 2 * 2
     return torch.cat([turned(X[..., :size], **options), X[..., size:]], dim=-1) if size else X * math.nan
-
-
-def same(X):
-    """Return what is given."""
-    return X
 
 
 def normed(Q, K, V, norm):
@@ -163,14 +180,19 @@ def rms_norm(X, dim=-1, eps=1e-6):
     return X * torch.rsqrt(X.square().mean(dim, keepdim=True) + eps)
 
 
-def of_all_heads(X):
-    """Normalise the features of all heads together, (batch, heads, number, head size), to a mean square of 1."""
-    return split_heads(rms_norm(merge_heads(X)), X.shape[1])
+def of_all_heads(X, norm):
+    """Normalise the features of all heads together, (batch, heads, number, head size)."""
+    return split_heads(norm(merge_heads(X)), X.shape[1])
 
 
 def norm_of_sum(norm, residual, X, Y):
     """Normalise the sum of a layer's input and output, and take the input off again where the check does so."""
     return norm(X + Y) - X if residual else norm(X + Y)
+
+
+def sum_with_norm(norm, X, Y):
+    """Add a layer's normalised output to its input, as OLMo 2 does, and Gemma 2 behind a norm of the input."""
+    return X + norm(Y)
 
 
 def with_factor(factor, power, trial):
@@ -199,13 +221,13 @@ def wrong_heads() -> list[tuple[tuple[Words, ...], Words, Callable]]:
     positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
     """
     found: list[tuple] = []
-    of_norms, of_turns = [NONE, *NORMS[: len(OF_TOKENS)]], [NONE, *TURNS[:2]]
+    of_norms, of_turns = [NONE, *NORMS[: len(OF_A_HEAD)]], [NONE, *TURNS[:2]]
     for (right, norm), (text, wrong), step in itertools.product(of_norms, mistakes_of(rotated, WRONG_TURNS), (1, -1)):
         turn, other = [turned, of_neighbours][::step]
         words = (text, *[*PAIRS][::step])[: 1 + text.count("{}")]
         mistaken = functools.partial(heads, norm=norm, turn=turn, other=other, rotated=wrong)
         found.append(((right,) * bool(right), words, mistaken))
-    of_rows = itertools.product(of_turns, OF_TOKENS, mistakes_of(normed, WRONG_NORMS))
+    of_rows = itertools.product(of_turns, OF_A_HEAD, mistakes_of(normed, WRONG_NORMS))
     for (right, turn), (name, norm), (text, wrong) in of_rows:
         mistaken = functools.partial(heads, norm=norm, turn=turn, normed=wrong)
         found.append(((right,) * bool(right), (text, name), mistaken))
@@ -217,17 +239,24 @@ OF_TOKENS: list[tuple[str, Callable]] = [
     ("RMSNorm", rms_norm),
     ("RMSNorm", functools.partial(rms_norm, eps=1e-5)),  # as in Llama; PyTorch and Qwen take 1e-6 or less
     ("LayerNorm", layer_norm),
-    ("LayerNorm", functools.partial(layer_norm, eps=1e-12)),  # as in BERT
+    ("LayerNorm", functools.partial(layer_norm, eps=1e-6)),  # as in vision transformers
+    ("LayerNorm", functools.partial(layer_norm, eps=1e-12)),  # as in BERT, around the layer
 ]
+OF_A_HEAD = OF_TOKENS[:4]
+NAMES = ("RMSNorm", "LayerNorm", "Llama 3.1", "Gemma 3", "modded-nanogpt")  # the same in each language
 of_neighbours = functools.partial(turned, halves=False)
 PAIRS = {"halves": True, "neighbours": False}
 # θ of today's models; the first is tried with mistakes as well
 BASES = (1e4, 5e5, 1e6, 5e4, 1e5, 1.5e5, 1.6e5, 5e6, 8e6, 1e7, 100.0)
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
+SLOWED = "rotary positions slowed as in {} (pairs of {}, θ {})"
 PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"
 SHARES = {"1/4": 0.25, "1/2": 0.5, "3/4": 0.75}
 ROWS: Named = [  # turns: words without the pairs, which come last but one, and what is done with either
     *(((ROTARY, f"{base:,.0f}"), functools.partial(turned, base=base)) for base in BASES),
+    ((SLOWED, "Llama 3.1", "500,000"), functools.partial(turned, base=5e5, slowed=slow_ones_slowed)),
+    ((SLOWED, "Gemma 3", "1,000,000"), functools.partial(turned, base=1e6, slowed=lambda angles: angles / 8)),
+    ((SLOWED, "modded-nanogpt", "1,024"), functools.partial(turned, slowed=half_still, sign=-1)),
     ((BACKWARDS, "10,000"), functools.partial(turned, sign=-1)),
     *(((PARTIAL, name, "10,000"), functools.partial(partly, share=share)) for name, share in SHARES.items()),
 ]
@@ -238,15 +267,19 @@ TURNS: Named = [
 ]
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
 NORMS: Named = [
-    *(((OF_HEADS, name), norm) for name, norm in OF_TOKENS),
-    ((OF_ALL, "RMSNorm"), of_all_heads),
+    *(((OF_HEADS, name), norm) for name, norm in OF_A_HEAD),
+    *(((OF_ALL, name), functools.partial(of_all_heads, norm=norm)) for name, norm in (OF_TOKENS[0], OF_TOKENS[2])),
     ((OF_HEADS, "RMSNorm"), functools.partial(rms_norm, eps=0)),  # as cosines have it
 ]
 FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
 BIASES: Named = [(FALLING, functools.partial(sloped, steps=steps)) for steps in (slopes, even_slopes)]
-RARE = {BACKWARDS, PARTIAL, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # words of what has no known mistakes
 BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"
+BEHIND_ADDED = "{} of its output, to which its input is added"
+AROUND_ADDED = "{} of its input and of its output, to which its input is added"
+RARE = {  # words of what has no known mistakes
+    BACKWARDS, PARTIAL, SLOWED, OF_ALL, BEHIND_ADDED, AROUND_ADDED, *(f"{base:,.0f}" for base in BASES[1:]),
+}  # fmt: skip
 TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
 )  # fmt: skip

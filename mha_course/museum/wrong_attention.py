@@ -15,14 +15,15 @@ from mha_lib.attention.pooling import softmax_of_allowed as softmax
 
 def attention(
     queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, b_q=0, b_k=0, b_v=0, b_o=0, w_v=None, past=None,
-    turn=None, bias=None, only_weights=False,
+    turn=None, bias=None, gates=None, only_weights=False,
 ):  # fmt: skip
     """Compute multi-head attention with these matrices; return the output, or with ``only_weights`` the weights.
     Shapes: (batch, queries, num_hiddens), or (batch, heads, queries, keys).
 
     queries, keys, values (batch, number, features); allowed, bool, broadcasts to (batch, 1, queries, keys); matrices
     (num_hiddens, features of their input); w_v (heads, head size) makes the scores additive; past, old keys and values
-    (batch, heads, number, head size); turn changes the heads' queries, keys and values, bias the scores.
+    (batch, heads, number, head size); turn changes the heads' queries, keys and values, bias the scores;
+    gates (heads,) multiply the heads' outputs.
     Source: Vaswani et al. 2017, section 3.2.2; Bahdanau, Cho, Bengio 2015, A.1.2.
     """
     matrices = (queries, W_q, b_q), (keys, W_k, b_k), (values, W_v, b_v)
@@ -31,6 +32,8 @@ def attention(
         K, V = torch.cat([past[0], K], dim=2), torch.cat([past[1], V], dim=2)
     if turn:
         Q, K, V = turn(Q, K, V)
+    if gates is not None:
+        V = V * gates[:, None, None]
     scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, q, p) @ (b, h, p, k) -> (b, h, q, k)
     if w_v is not None:
         scores = torch.einsum("bhqkf,hf->bhqk", torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)), w_v)
@@ -291,10 +294,6 @@ MISTAKES = """
     """
 # What is another attention, and no mistake.
 OTHERS = """
-    scores, valid -> scores, valid & (back(valid) >= 0) & (back(valid) < 2) => This is a window: a query attends to the
-        last 2 keys only.
-    scores, valid -> scores, valid & (back(valid) >= 0) & (back(valid) < 3) => This is a window: a query attends to the
-        last 3 keys only.
     softmax(scores, valid) -> softmax(50 * torch.tanh(scores / 50), valid) || softmax(30 * torch.tanh(scores / 30),
         valid) || softmax(20 * torch.tanh(scores / 20), valid) || softmax(10 * torch.tanh(scores / 10), valid) => This
         is a soft-cap: the scores pass through a tanh before the softmax.

@@ -24,8 +24,18 @@ def rotate_half(x):
     return torch.cat((-x2, x1), dim=-1)
 
 
-def cos_sin(length, dim, theta):
+def llama3_scaling(inv_freq, factor=8.0, low=1.0, high=4.0, old_len=8192):
+    """As in Hugging Face's rope_type "llama3"."""
+    wavelen = 2 * math.pi / inv_freq
+    scaled = torch.where(wavelen > old_len / low, inv_freq / factor, inv_freq)
+    smooth = (old_len / wavelen - low) / (high - low)
+    between = ~(wavelen < old_len / high) & ~(wavelen > old_len / low)
+    return torch.where(between, (1 - smooth) * scaled / factor + smooth * scaled, scaled)
+
+
+def cos_sin(length, dim, theta, scaling=None):
     inv_freq = 1.0 / (theta ** (torch.arange(0, dim, 2).float() / dim))
+    inv_freq = scaling(inv_freq) if scaling else inv_freq
     emb = torch.cat([torch.outer(torch.arange(length).float(), inv_freq)] * 2, dim=-1)
     return emb.cos(), emb.sin()
 
@@ -48,8 +58,9 @@ def repeat_kv(x, n):
 class Llama(nn.Module):
     """Rotary halves, perhaps shared keys and values, biases, norms of q and k; causal by an additive mask."""
 
-    def __init__(self, dim, heads, theta=5e5, shared=1, bias=False, norm=None, whole=False, causal=True):
+    def __init__(self, dim, heads, theta=5e5, shared=1, bias=False, norm=None, whole=False, causal=True, scaling=None):
         super().__init__()
+        self.scaling = scaling
         self.heads, self.hd, self.theta, self.causal, self.whole = heads, dim // heads, theta, causal, whole
         self.kv = heads // shared if heads % shared == 0 else heads
         self.q_proj = nn.Linear(dim, dim, bias=bias)
@@ -68,7 +79,7 @@ class Llama(nn.Module):
         if not self.whole:
             q, k = self.q_norm(q), self.k_norm(k)
         if self.theta:
-            cos, sin = cos_sin(s, self.hd, self.theta)
+            cos, sin = cos_sin(s, self.hd, self.theta, self.scaling)
             q, k = (x * cos + rotate_half(x) * sin for x in (q, k))
         k, v = (repeat_kv(x, self.heads // self.kv) for x in (k, v))
         w = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(self.hd)
@@ -314,6 +325,35 @@ class Conv(nn.Module):
         return self.proj_out(torch.einsum("bhij,bhcj->bhci", w.softmax(3), v).flatten(1, 2))
 
 
+class LayerNorm2d(nn.Module):
+    """Cohere's: weights of their own for each head, (heads, size)."""
+
+    def __init__(self, shape, eps=1e-5):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(shape)), eps
+
+    def forward(self, x):
+        x = x - x.mean(-1, keepdim=True)
+        return self.weight[:, None] * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+class CommandRPlus(Llama):
+    def __init__(self, dim, heads):
+        super().__init__(dim, heads, theta=1e4)
+        self.q_norm, self.k_norm = LayerNorm2d((heads, dim // heads)), LayerNorm2d((heads, dim // heads))
+
+
+class Sandwich(nn.Module):
+    """A layer in the residual stream with a norm of its output, and perhaps of its input (Gemma 2; OLMo 2 without)."""
+
+    def __init__(self, dim, attn, before, behind):
+        super().__init__()
+        self.attn, self.before, self.behind = attn, before(dim), behind(dim)
+
+    def forward(self, x):
+        return x + self.behind(self.attn(self.before(x))[0])
+
+
 class Block(nn.Module):
     """A layer in the residual stream, behind a norm."""
 
@@ -371,6 +411,13 @@ def block(layer, norm, is_post=False):
     return {
         "make": lambda dim, heads, dropout: Block(dim, made(dim, heads, dropout), norm, is_post),
         "matrices": lambda m: read(m.attn),
+    }
+
+
+def sandwich(before, **options):
+    return {
+        "make": lambda dim, heads, dropout: Sandwich(dim, Llama(dim, heads, **options), before, RMSNorm),
+        "matrices": lambda m: llama()["matrices"](m.attn),
     }
 
 
@@ -471,6 +518,31 @@ PUBLIC = {  # model → how it is handed over, and what the verdict says of it
     "a block of Llama": (
         block(llama(theta=1e4), RMSNorm),
         [HALVES.format("10,000"), "RMSNorm of its input, which is added"],
+    ),
+    "Llama 3.1": (
+        llama(theta=5e5, shared=2, scaling=llama3_scaling),
+        ["rotary positions slowed as in Llama 3.1 (pairs of halves, θ 500,000)"],
+    ),
+    "Gemma 3, a global layer": (
+        llama(theta=1e6, norm=RMSNorm, scaling=lambda inv_freq: inv_freq / 8),
+        ["rotary positions slowed as in Gemma 3 (pairs of halves, θ 1,000,000)", RMS],
+    ),
+    "Command R+": ({**llama(), "make": lambda dim, heads, dropout: CommandRPlus(dim, heads)}, [LAYER]),
+    "ESM-3": (
+        llama(theta=1e4, norm=nn.LayerNorm, whole=True, causal=False),
+        ["LayerNorm of all heads' queries and keys"],
+    ),
+    "a block of DINOv2": (
+        block(vit(), lambda dim: nn.LayerNorm(dim, eps=1e-6)),
+        ["LayerNorm of its input, which is added"],
+    ),
+    "a block of OLMo 2": (
+        sandwich(nn.Identity, norm=RMSNorm, whole=True),
+        [WHOLE, "RMSNorm of its output, to which its input is added"],
+    ),
+    "a block of Gemma 2": (
+        sandwich(RMSNorm, theta=1e4),
+        [HALVES.format("10,000"), "RMSNorm of its input and of its output, to which its input is added"],
     ),
     "a block of GPT-2": (block(gpt(), nn.LayerNorm), ["LayerNorm of its input, which is added", "causal"]),
 }

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from mha_course.checking import running
 from mha_course.exercises import assert_layer, check_layer
 from mha_course.museum.editable_layer import AdditiveLayer, Layer
-from mha_course.museum.layer_tests import by_formula
+from mha_course.museum.layer_reference import by_formula
 from mha_course.museum.layer_trials import formula
 from mha_course.museum.wrong_attention import attention, wrong_attentions
 from mha_lib import MultiHeadAttention

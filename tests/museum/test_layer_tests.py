@@ -106,7 +106,7 @@ SEEN = {  # test of the panel → layers with a bug, and what it sees
         (keeping(lambda weights: None), "attention_weights must be a tensor of shape .*, got None"),
         (NaNInEmptyRows, "in evaluation: .* first at example 1, token 0, feature 0"),
         (NoisyInTraining, "in training, dropout 0: the output"),
-        (using(lambda w, *_: w), " 0% of the weights are dropped"),
+        (using(lambda w, *_: w), " 0% of them are dropped"),
     ],
     "self attention": [(KeysForValues, "the output is wrong, first at example 0, token 0")],
     "called again": [(afterwards(counting), "a second call with other lengths differs")],

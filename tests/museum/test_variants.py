@@ -98,23 +98,32 @@ def test_a_mask_behind_the_softmax_of_normed_heads_is_the_mistake_in_the_variant
     assert verdict.text.startswith("With RMSNorm of each head's queries and keys: The mask comes after the softmax")
 
 
-@pytest.mark.parametrize(("before", "behind", "turn"), [(63, 0, rotary), (4, 0, lambda X: X), (2, 3, lambda X: X)])
-def test_a_window_of_any_size_is_named_and_not_accused(before, behind, turn):
-    class Local(Plain):
-        def attend(self, queries, keys, values, keep=True):
-            Q, K, V = (
-                W(X).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-                for W, X in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
-            )
-            back = torch.arange(keys.shape[1])[:, None] - torch.arange(keys.shape[1])
-            scores = turn(Q) @ turn(K).mT / math.sqrt(Q.shape[-1])
-            weights = scores.masked_fill((back > before) | (-back > behind), -math.inf).softmax(-1)
-            return self.W_o((weights @ V).transpose(1, 2).flatten(2))
+def capped(scores):
+    return 50 * torch.tanh(scores / 50)
 
-    verdict = check_layer(Local)
+
+@pytest.mark.parametrize(
+    ("before", "behind", "turn", "cap", "call"),
+    [
+        (63, 0, rotary, None, None),
+        (4, 0, None, None, None),
+        (2, 3, None, None, None),
+        (31, 0, rotary, capped, None),
+        (4, 0, None, None, lambda layer, queries, keys, values: layer.attend(queries, keys, values)),
+    ],
+)
+def test_a_window_of_any_size_is_named_and_not_accused(before, behind, turn, cap, call):
+    class Local(Plain):
+        def scores(self, Q, K):
+            last = torch.arange(K.shape[2] - Q.shape[2], K.shape[2])
+            back = last[:, None] - torch.arange(K.shape[2])
+            scores = super().scores(*(turn(X) if turn else X for X in (Q, K)))
+            return (cap or (lambda X: X))(scores).masked_fill((back > before) | (-back > behind), -math.inf)
+
+    verdict = check_layer(Local, call=call)
     said = f"This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
     assert verdict.state == "other" and said in verdict.text, verdict
-    assert ("rotary" in verdict.text) is (turn is rotary)
+    assert ("rotary" in verdict.text, "soft-cap" in verdict.text) == (turn is rotary, cap is capped)
 
 
 def test_a_learned_sink_is_another_attention_and_no_mistake():
@@ -197,9 +206,13 @@ def test_what_stands_beside_the_formula_is_told_and_not_accused(words):
     assert verdict.state == "other" and words in verdict.text, verdict
 
 
-def test_cosines_times_a_constant_are_normed_heads_and_a_factor():
-    cosines = check_layer(variant(scores=lambda self, Q, K: 5 * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT))
-    assert cosines and "RMSNorm of each head's queries and keys, scores times 5/√d." in cosines.text, cosines
+@pytest.mark.parametrize("factor", [5, 10])
+def test_cosines_times_a_constant_are_normed_heads_and_a_factor(factor):
+    def scores(self, Q, K):
+        return factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
+
+    cosines = check_layer(variant(scores=scores))
+    assert cosines and f"RMSNorm of each head's queries and keys, scores times {factor}/√d." in cosines.text, cosines
 
 
 def test_weights_that_are_another_attention_are_said_with_what_is_alike():
@@ -288,8 +301,11 @@ class Plain(nn.Module):
             W(X).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for W, X in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
         )
-        scores = (Q @ K.mT / math.sqrt(Q.shape[-1])).masked_fill(~torch.as_tensor(keep), -1e9)
+        scores = self.scores(Q, K).masked_fill(~torch.as_tensor(keep), -1e9)
         return self.W_o((scores.softmax(-1) @ V).transpose(1, 2).flatten(2))
+
+    def scores(self, Q, K):
+        return Q @ K.mT / math.sqrt(Q.shape[-1])
 
     def forward(self, x):
         return self.attend(x, x, x)
