@@ -122,31 +122,32 @@ def layer(p):
 
 def ring(p):
     count, off, right = p.heads, p.off, p.accuracy()
-    share = f"{told(100 * right, 1 if 0.0005 < right < 0.0095 or 0.99 < right < 1 else 0)} % right"
+    share = f"all four right for {told(100 * right, 1 if 0.0005 < right < 0.0095 or 0.99 < right < 1 else 0)} %"
     heads = counted(count, "head", "heads")
     weights, _ = p.look()
     on_neighbours = torch.stack([weights[:, range(12), [(i - s) % 12 for i in range(12)]] for s in (1, -1, 2, -2)])
     means = on_neighbours.mean(dim=2).T.tolist()  # (heads, 4)
     named = [[i for i in range(4) if own[i] >= max(0.15, max(own) / 2)] for own in means]
+    shared = count == 4 and sorted(named) == [[0], [1], [2], [3]]
+    twice = not p.data["ranges"] and count == 8  # the laboratory as it was trained
     if p.split_into and count != p.num_heads:
-        claim = f"{heads}, from weights trained as {counted(p.num_heads, 'head', 'heads')}"
+        claim = f"{heads} split from {counted(p.num_heads, 'head', 'heads')}"
     elif off:
-        claim = f"{count - len(off)} of {count} heads are on"
+        claim = f"{count - len(off)} of {count} heads on"
     elif p.valid_lens < 12:
-        claim = f"{p.valid_lens} of 12 keys are valid"
-    elif count == 4 and sorted(named) == [[0], [1], [2], [3]]:
-        claim = f"{heads}, one for each neighbour"
-    elif not p.data["ranges"] and count == 8:  # the laboratory as it was trained
-        claim = f"{heads}, two for each neighbour"
+        claim = f"{p.valid_lens} of 12 keys valid"
+    elif shared or twice:
+        claim = f"{heads}, {'one' if shared else 'two'} per neighbour"
     else:
         claim = f"{heads} for four neighbours" if count < 4 else f"{heads} of {p.num_hiddens // count} features"
-    if not p.data["ranges"] and count == 8:
-        return f"{claim}: {share}", (
-            "Each letter must predict its four neighbours. Colour: neighbour. Width: attention weight."
-        )
-    return f"{claim}: {share}", (
-        "Each letter on the ring must predict its four neighbours. Colour: head. Width: attention weight."
-    )
+    why = ""
+    if count < 4:
+        why = " One head gives one average of all four." if count == 1 else f" {heads} give {count} averages of them."
+    elif shared or twice:
+        why = " Each head attends to one of them." if shared else " Two heads attend to each of them."
+    elif count == p.num_heads == 12:
+        why = " Narrow heads need more than 400 steps."
+    return f"{claim}: {share}", f"Each letter must predict its four neighbours.{why}"
 
 
 def transpose(p):

@@ -427,7 +427,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     Object.assign(told, { on: count - off.length, count, valid, keys: RING, step });
     const isShared = count === SHIFTS.length &&
       new Set(jobs.map(({ only }) => only).filter((one) => one !== null)).size === count;
-    const isTwice = !isSplit && shares.length && shares.every(({ length }) => length === 2);
+    const isTwice = count === own && shares.length && shares.every(({ length }) => length === 2);
     const first = (...rows) => rows.find(([holds]) => holds)[1], isFew = count < SHIFTS.length;
     const claim = first(
       [isSplit && count !== own, parts("*{heads}* split from {trained}: all four right for *{share}*", told)],
@@ -444,7 +444,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       [isShared, tr("Each head attends to one of them.")],
       [isTwice, tr("Two heads attend to each of them.")],
       [isFew, tr("{count} heads give {count} averages of them.", told)],
-      [told.size === NARROW, tr("Narrow heads need more than {steps} steps.", { steps: STEPS })],
+      [count === own && told.size === NARROW, tr("Narrow heads need more than {steps} steps.", { steps: STEPS })],
       [true, ""],
     );
     const text = [...claim, why].join("*");
@@ -452,7 +452,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     set(fourRight, { text: tr("of {letters} test letters have all four right", { letters: test.length }) });
     if (text === last) return;
     last = text;
-    headline(...claim, element("small", {}, tr("Each letter must predict its four neighbours. {why}", { why })));
+    headline(...claim, element("small", {}, tr("Each letter must predict its four neighbours. {why}", { why }).trim()));
   }
 
   // The opening: one head fails, then four succeed, once the picture is in sight.
