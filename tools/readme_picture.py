@@ -11,6 +11,7 @@ Needs Chromium, as the browser tests do.
 import hashlib
 import io
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -64,6 +65,7 @@ def words():
 def main():
     from playwright.sync_api import sync_playwright  # the test of the words needs no browser
 
+    os.environ["MHA_LANGUAGE"] = "en"  # whatever was chosen last in a notebook
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         ring, sentence = shown().values()
