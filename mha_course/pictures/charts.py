@@ -17,6 +17,8 @@ from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font, signed
 from mha_course.pictures.shared_with_js import bound, weight_colours
 from mha_lib.figures import grid_shape, labels
 
+POINTS = "keys and values"  # what the dots are called
+MOST_TABLES = 3  # of ranks in a row
 LINE = 0.065  # how high a line of letters is in a chart, as a share of it
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
 # Shade and dash of the lines in one chart: the first is the accent. Colours are for queries, keys, values and weights.
@@ -32,7 +34,6 @@ def regression_curves(
     truth: Tensor | None = None,
     x_label: str = "x",
     y_label: str = "y",
-    points: str = "keys and values",
     caption: str | None = None,
 ) -> Picture:
     """Draw training points, several fitted regression curves, and optionally the true function, in one chart.
@@ -43,7 +44,6 @@ def regression_curves(
         curves: name → (m,), at most four; NaN leaves a hole.
         truth: (m,), the function without noise; each curve's distance from it is then measured.
         x_label, y_label: what the axes show, with units.
-        points: what the dots are called.
         caption: what to notice; left out, the reading.
 
     The distance is the root mean square over those x at which every curve has a prediction.
@@ -58,11 +58,11 @@ def regression_curves(
     panel = figure.subplots()
     for name, curve in known.items():
         panel.plot(x.tolist(), curve.tolist(), color="0.75", linewidth=5, label=name)
-    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label=points)
+    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label=POINTS)
     for name, curve, colour, style in styled(curves):
         panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
     finish_axes(panel, x_label, y_label)
-    what = ", ".join([f"{len(x_train)} {points}", *known, *curves])
+    what = ", ".join([f"{len(x_train)} {POINTS}", *known, *curves])
     return Picture(figure, what, read_ranges(curves) if truth is None else read_distances(truth, curves), caption)
 
 
@@ -152,9 +152,7 @@ def training_curves(
     return Picture(figure, what, f"First and last: {ends}.", caption)
 
 
-def head_ranks(
-    importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3, caption: str | None = None
-) -> Picture:
+def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, caption: str | None = None) -> Picture:
     """Draw a table for each importance measure, with the rank of every head in its cells; 1 is the most important.
 
     Args:
@@ -170,7 +168,7 @@ def head_ranks(
         if importance.shape != shape:
             raise ValueError(f"{name} must have the shape of the others, {tuple(shape)}, got {tuple(importance.shape)}")
     names = labels("block_names", block_names, num_blocks)
-    rows, columns = grid_shape(len(importances), columns)
+    rows, columns = grid_shape(len(importances), MOST_TABLES)
     left, cell, top = max(font(40).getlength(name) / 4 for name in names) + 8, 34, 20
     width, height = cell * num_heads + 20, top + cell * num_blocks + 12
     canvas, first = Canvas(left + columns * width - 20, rows * height + 40), []

@@ -1,6 +1,5 @@
 """The heads of a small model, live: look at each, switch it off, draw a digit."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -28,7 +27,6 @@ class HeadExplorer(LivePicture):
     Args:
         model: a model of ``task``.
         task: the task or its name; its held-out examples are shown.
-        presets: head masks (num_blocks, num_heads) by name, offered as buttons.
         choices: first values of the attributes.
 
     Attributes:
@@ -49,14 +47,7 @@ class HeadExplorer(LivePicture):
     gates, drawn = choice(traitlets.Any()), choice(traitlets.Any(None, allow_none=True))
     layer, head = Place(lambda self: self._shape[0]), Place(lambda self: self._shape[1])
 
-    def __init__(
-        self,
-        model: Transformer,
-        task: Task | str = "digits",
-        *,
-        presets: Mapping[str, Tensor] | None = None,
-        **choices: Any,
-    ):
+    def __init__(self, model: Transformer, task: Task | str = "digits", **choices: Any):
         self.model, self.learned = model, find_task(task) if isinstance(task, str) else task
         with torch.no_grad():
             one = self.learned.held_out[:1]
@@ -69,7 +60,6 @@ class HeadExplorer(LivePicture):
         data = pack(model.state_dict()) | {
             "blocks": list(model.blocks),
             "sizes": [size[1:] for size in sizes],
-            "presets": {name: self._checked(f"presets: {name!r}", mask) for name, mask in (presets or {}).items()},
             **_examples(self.learned, num_classes),
         }
         title = f"Heads of a model of the task {self.learned.name}"
@@ -77,29 +67,15 @@ class HeadExplorer(LivePicture):
 
     @traitlets.validate("gates")
     def _validate_gates(self, proposal):
-        return self._checked("gates", proposal["value"])
-
-    def _checked(self, name: str, value: object) -> list[list[float]]:
         need = f"numbers from 0 to 1 of shape {self._shape}"
-        try:
-            gates = torch.as_tensor(value).double()
-        except (TypeError, ValueError, RuntimeError):
-            refuse(name, need, value)
-        if gates.shape != self._shape or not ((gates >= 0) & (gates <= 1)).all():
-            refuse(name, need, value)
-        return gates.tolist()
+        return shares("gates", need, proposal["value"], self._shape)
 
     @traitlets.validate("drawn")
     def _validate_drawn(self, proposal):
         value = proposal["value"]
-        if value is None:
-            return None
-        if not isinstance(self.learned, Digits):
+        if value is not None and not isinstance(self.learned, Digits):
             refuse("drawn", "None for a model that reads no digits", value)
-        image = torch.as_tensor(value).double().flatten()
-        if len(image) != 64 or not ((image >= 0) & (image <= 1)).all():
-            refuse("drawn", "None or 64 numbers from 0 to 1", value)
-        return image.tolist()
+        return value if value is None else shares("drawn", "None or 64 numbers from 0 to 1", value, (64,))
 
     def batch(self) -> Batch:
         """Return the example that is shown, as a batch of one."""
@@ -148,6 +124,18 @@ class HeadExplorer(LivePicture):
         off = sum(gate == 0 for row in self.gates for gate in row)
         on = f"{off} {'head is' if off == 1 else 'heads are'} off" if off else "all heads are on"
         return canvas, f"{answer}; {on}. Largest weight of each head from {name}: {largest}.", caption
+
+
+def shares(name: str, need: str, value: Any, shape: tuple[int, ...]) -> list:
+    """Return numbers from 0 to 1 as lists of this shape; raise an error with what ``name`` needs if they are others."""
+    try:
+        given = torch.as_tensor(value).double()
+    except (TypeError, ValueError, RuntimeError):
+        refuse(name, need, value)
+    numbers = given.flatten() if len(shape) == 1 else given
+    if numbers.shape != shape or not ((numbers >= 0) & (numbers <= 1)).all():
+        refuse(name, need, value)
+    return numbers.tolist()
 
 
 def _examples(task: Task, num_classes: int) -> dict[str, object]:

@@ -17,7 +17,6 @@ def ranking_chart(
     chance: tuple[float, float],
     *,
     x_label: str,
-    x_range: tuple[float, float] | None = None,
     chance_label: str = "random",
     caption: str | None = None,
 ) -> Picture:
@@ -27,7 +26,6 @@ def ranking_chart(
         rows: name → mean, lower and upper end; drawn in this order from the top.
         chance: the ends of the band.
         x_label: what is measured, with its unit.
-        x_range: ends of the axis, for charts that are compared; left out, those of the rows.
 
     Raises:
         ValueError: there is no row, or a mean lies outside of its interval.
@@ -52,7 +50,6 @@ def ranking_chart(
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.grid(axis="y", color="0.93")
     panel.set_axisbelow(True)
-    panel.set_xlim(x_range)
     reading = "; ".join("{} {:.2f} ({:.2f} to {:.2f})".format(name, *row) for name, row in rows.items())
     band = f"{chance_label} {chance[0]:.2f} to {chance[1]:.2f}"
     return Picture(figure, f"{x_label}, with intervals", f"{reading}; {band}.", caption)

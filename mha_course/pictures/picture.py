@@ -206,6 +206,11 @@ class Canvas:
         self.shapes.append(_coarse(ends))
         self._draw.line(places, _named(colour), max(round(SCALE * FINER * thickness), 1), joint="curve")
 
+    def hatch(self, x: float, y: float, side: float, *, colour: Colour = "soft") -> None:
+        """Draw two thin strokes across a square."""
+        for share in (0.5, 1.0):
+            self.line([(x, y + share * side), (x + share * side, y)], colour=colour, thickness=0.5)
+
     def bow(
         self, start: tuple[float, float], end: tuple[float, float], height: float, *, colour: Colour, thickness: float
     ) -> None:
@@ -229,8 +234,7 @@ class Canvas:
         for (row, column), weight in np.ndenumerate(weights):
             left, upper = x + column * cell, y + row * cell
             if masked is not None and bool(masked[row, column]):
-                for share in (0.5, 1.0):
-                    self.line([(left, upper + share * cell), (left + share * cell, upper)], thickness=0.5)
+                self.hatch(left, upper, cell)
                 continue
             if np.isnan(weight):
                 right, bottom = left + cell - gap, upper + cell - gap

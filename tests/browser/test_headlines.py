@@ -10,7 +10,7 @@ from picture_cases import CASES, born, told
 
 from mha_course import models, pictures
 from mha_course.models.next_words import GROUPS
-from mha_course.pictures import next_word_explorer
+from mha_course.pictures import birth_explorer, next_word_explorer
 from mha_course.pictures.live import EXPORT, as_json, bundle
 from mha_course.pictures.mask_explorer import SHIFTS
 from mha_course.pictures.transpose_stepper import ORDERS
@@ -369,8 +369,8 @@ def some_cut(draw, p):
 
 
 def some_row(draw, p):
-    mixed = draw.sample(p.alphabet, 22)
-    letters = draw.choice([mixed + mixed[:11], draw.sample(p.alphabet, 33)])
+    mixed = draw.sample(birth_explorer.ALPHABET, 22)
+    letters = draw.choice([mixed + mixed[:11], draw.sample(birth_explorer.ALPHABET, 33)])
     cut = draw.choice([[], [[0, 0]], [[0, 1], [1, 0]]])
     return {"step": draw.randrange(len(p.steps)), "letters": "".join(letters), "cut": cut}
 

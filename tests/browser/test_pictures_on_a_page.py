@@ -320,7 +320,7 @@ def test_the_ring_keeps_its_height_under_the_hand(live, width, spoken, monkeypat
     [
         (pictures.MaskExplorer, ".chip"),
         (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station"),
-        (lambda: look_ups_with_presets(), "> .tools button"),
+        (lambda: pictures.HeadExplorer(shipped_model("lookups"), "lookups", head=1), "> .tools button"),
         (CASES["head switches"], ".switch"),
         (lambda: pictures.PagedCacheStepper(step=11, row=0), ".paged button"),
     ],
@@ -382,13 +382,6 @@ def test_a_picture_keeps_its_height_under_the_hand(live, name, spoken, width, mo
         heights.setdefault(page.section.bounding_box()["height"], touched)
     assert max(heights) - min(heights) <= 4, heights
     assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-def look_ups_with_presets():
-    """The picture of notebook 08, with buttons as wide as its own."""
-    names = "best 5", "5 by greedy", "5 by leave-one-out", "5 by gate gradient"
-    presets = {name: torch.eye(2, 6).roll(i, dims=1) for i, name in enumerate(names)}
-    return pictures.HeadExplorer(shipped_model("lookups"), "lookups", head=1, presets=presets)
 
 
 FRAMED = "node => [node.closest('[aria-label]').ariaLabel, node.querySelector('.switch').textContent.trim()].join(', ')"

@@ -30,11 +30,11 @@ def assert_drawn(line, x, y):
 
 def test_regression_curves_draw_points_truth_and_curves(regression):
     x_train, y_train, x, curves, truth = regression
-    labels = {"x_label": "hour", "y_label": "metres", "points": "readings"}
+    labels = {"x_label": "hour", "y_label": "metres"}
     picture = pictures.regression_curves(*regression[:-1], truth=truth, **labels)
     drawn = lines(picture)
-    assert set(drawn) == {"truth", "readings", "near", "far"}
-    assert_drawn(drawn["readings"], x_train, y_train)
+    assert set(drawn) == {"truth", "keys and values", "near", "far"}
+    assert_drawn(drawn["keys and values"], x_train, y_train)
     assert_drawn(drawn["truth"], x, truth)
     for name, curve in curves.items():
         assert_drawn(drawn[name], x, curve)
@@ -44,7 +44,7 @@ def test_regression_curves_draw_points_truth_and_curves(regression):
     heights = sorted(text.xyann[1] for text in axes.texts)
     assert all(high - low > 0.06 for low, high in itertools.pairwise(heights)), "no name lies on another"
     assert picture.alt == (
-        "9 readings, truth, near, far. Distance from the truth (root mean square): near 0.25; far 2.00."
+        "9 keys and values, truth, near, far. Distance from the truth (root mean square): near 0.25; far 2.00."
     )
 
 

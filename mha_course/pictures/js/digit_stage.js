@@ -14,8 +14,8 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
   let pen = false, outlined = null, outline = "";
   const paper = drawing(), toPatch = (patch) => choose({ query: patch + 1 });
 
-  const onpick = (patch) => pen || toPatch(patch), label = "patches of the image";
-  const onhover = (patch) => point(patch === null ? null : { key: patch + 1 });
+  const onpick = ({ cell }) => pen || toPatch(cell), label = "patches of the image";
+  const onhover = (at) => point(at && { key: at.cell + 1 });
   const large = heatMap(4, 4, { gap: 0, label, role: "button", onpick, onhover });
   const pixels = times(64, (i) => drawn("rect", { x: (i & 7) / 2, y: (i >> 3) / 2, width: 0.51, height: 0.51 }));
   const numbers = times(16, (i) => drawn("text", { x: (i & 3) + 0.5, y: (i >> 2) + 0.5 }));
@@ -94,8 +94,9 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
 
     /** A head's card: a map of patches with the ink's edge, and a square for the class token. */
     card(place) {
-      const onhover = (patch) => point({ ...place, key: patch === null ? undefined : patch + 1 });
-      const map = heatMap(4, 4, { class: "map", role: "img", onpick: toPatch, onhover });
+      const onpick = ({ cell }) => toPatch(cell),
+        onhover = (at) => point({ ...place, key: at ? at.cell + 1 : undefined });
+      const map = heatMap(4, 4, { class: "map", role: "img", onpick, onhover });
       const lines = ["halo", "line"].map((name) => drawn("path", { class: `outline ${name}` }));
       const query = drawn("rect", { class: "query", width: 0.88, height: 0.88, rx: 0.07 });
       map.over.append(...lines, query);
@@ -144,11 +145,9 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const likely = order.map((i) => `${i} ${number(probabilities[i])}`).join(", ");
       set(chart, { "aria-label": `probabilities: ${empty ? "none" : likely}` });
       if (empty) return { told: "The sheet is empty: draw a digit.", instead: "Draw a digit" };
-      const told = `${target ? a(wanted, "A") : "Your drawing"} is read as ${answer} (${
-        number(probabilities[answer])
-      }).`;
+      const who = target ? a(wanted, "A") : "Your drawing";
       return {
-        told,
+        told: `${who} is read as ${answer} (${number(probabilities[answer])}).`,
         now: a(answer),
         before: a(indexOfLargest(before)),
         lost: ([logits]) => [a(indexOfLargest(logits)), `, not ${a(indexOfLargest(before))}`],

@@ -2,7 +2,7 @@
 
 import { indexOfLargest, integers, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { digitStage } from "./digit_stage.js";
-import { button, element, inSlices, longest, number, picture, roomy, roving, set, times } from "./elements.js";
+import { button, element, inSlices, longest, number, picture, roomy, roving, set, times, titled } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { firstLargest } from "./told.js";
 import { tokenStage } from "./token_stage.js";
@@ -11,7 +11,7 @@ import { transformer } from "./transformer.js";
 const MOST_BROKEN = 3; // "break it" tries all sets of up to this many heads
 
 export default picture((parts) => {
-  const { data, state, controls, pointer, choose, point, repaint, headline, say } = parts,
+  const { data, state, controls, pointer, choose, point, pointing, repaint, headline, say } = parts,
     { answers, blocks, kind } = data;
   const computer = transformer(unpack(data), blocks), example = examplesOf(data);
   const numHeads = state.gates[0].length;
@@ -37,19 +37,18 @@ export default picture((parts) => {
   const nameOf = ({ layer, head }) => `${blocks[layer]}, head ${head}`;
   const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard({ layer, head })));
   function makeCard(place) {
-    const { layer, head } = place, shown = stage.card(place), enter = () => point(place), leave = () => point(null);
+    const { layer, head } = place, shown = stage.card(place);
     const flip = () => choose({ gates: changed(state.gates, [place], state.gates[layer][head] ? 0 : 1) });
     const toggle = button([element("i", { class: "track" }), `head ${head}`], flip, { class: "switch" });
     const focus = () => toggle.matches(":focus-visible") && (choose(place), point(place));
-    set(toggle, { role: "switch", onblur: leave, onfocus: focus });
+    set(toggle, { role: "switch", onblur: () => point(null), onfocus: focus });
     const top = element("div", { class: "card-top" }, toggle, ...(shown.corner ? [shown.corner] : []));
-    const node = element("div", { class: "card", onpointerenter: enter, onpointerleave: leave }, top, shown.node);
+    const node = element("div", { class: "card", ...pointing(place) }, top, shown.node);
     return { layer, head, shown, toggle, node };
   }
   const rows = blocks.map((name, layer) => {
     const own = cards.filter((card) => card.layer === layer).map(({ node }) => node);
-    const title = element("p", { class: "title" }, name);
-    return element("div", { class: "layer", role: "group", "aria-label": `heads of ${name}` }, title, ...own);
+    return element("div", { class: "layer", role: "group", "aria-label": `heads of ${name}` }, titled(name), ...own);
   });
   roving(cards.map(({ toggle }) => toggle), numHeads);
   /** The gates with some heads at another gate. */
@@ -58,7 +57,7 @@ export default picture((parts) => {
     return gates.map((row, layer) => row.map((gate, head) => isIn(layer, head) ? to : gate));
   };
 
-  const presets = { "all on": every(1), "all off": every(0), ...data.presets };
+  const presets = { "all on": every(1), "all off": every(0) };
   const presetButtons = Object.entries(presets).map(([name, gates]) => [gates, button(name, () => choose({ gates }))]);
   const meter = element("div", { class: "meter", role: "img" }, element("i"), element("i", { class: "before" }));
   const score = roomy("score");
@@ -212,10 +211,8 @@ export default picture((parts) => {
     const off = cards.filter(({ layer, head }) => !gates[layer][head]), changed = before !== now;
     const some = off.length < 3 ? off.map(nameOf).join(" and ") : `these ${off.length} heads`;
     const which = off.length ? `Without ${off.length === cards.length ? "any head" : some}` : "With these gates";
-    return [
-      `${which}: `,
-      element("b", { class: changed || isWrong ? "wrong" : "" }, changed ? `${now}, not ${before}` : `still ${now}`),
-    ];
+    const claim = changed ? `${now}, not ${before}` : `still ${now}`;
+    return [`${which}: `, element("b", { class: changed || isWrong ? "wrong" : "" }, claim)];
   }
   function strongest(layer, head, query) {
     const weights = gated.weights[layer][head], from = Math.min(query, weights.rows - 1);

@@ -1,14 +1,14 @@
 // What the head explorer shows of a model of tokens: one head's map in large with its tokens, and all answers.
 
 import { indexOfLargest, lengthFor, matrix, rowOf } from "./attention.js";
-import { drawn, element, longest, number, set, times } from "./elements.js";
-import { heatMap, lengthEdge, named } from "./heat_map.js";
+import { drawn, element, longest, number, times, titled } from "./elements.js";
+import { heatMap, lengthEdge, named, queryFrame } from "./heat_map.js";
 
 export function tokenStage({ data, state, pointer, choose, point, example }) {
   const { blocks, sizes, questions, note, answers, fields, source_length: sourceLength } = data;
   const numAnswers = example.targets(0).length, columns = numAnswers / questions.length;
   const starts = sizes.map((_, layer) => sizes.slice(0, layer).flat().reduce((sum, size) => sum + size, 0));
-  const stage = element("div", { class: "roomy" }), title = element("p", { class: "title" });
+  const stage = element("div", { class: "roomy" }), title = titled();
   const inTwoLines = (name) => name.replace(" ", "\n"), linesOf = (name) => inTwoLines(name).split("\n");
   const across = (name) => longest(linesOf(name)), by = (size) => (a, b) => size(b) - size(a);
   const [long] = data.words.toSorted(by((name) => name.length)), [wide] = data.words.toSorted(by(across));
@@ -18,31 +18,29 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
     const frame = named({ node }, names, [...names, ...Array(keys - 2).fill("")]);
     return element("div", { class: "room", "aria-hidden": true }, frame);
   });
-  let large = null, edge = null, frame = null, shownLayer = null;
-  const band = drawn("path", { class: "query" }); // the chosen query's row
+  let large = null, edge = null, band = null, frame = null, shownLayer = null;
 
   const namesOf = (layer) => {
     const [queries, keys] = sizes[layer], names = example.labels(state.example, starts[layer], queries + keys);
     return [names.slice(0, queries), names.slice(queries)];
   };
-  const placeOf = (layer, cell) => ({ query: Math.floor(cell / sizes[layer][1]), key: cell % sizes[layer][1] });
   const ends = (layer, valid) => valid === sizes[layer][1] ? [] : valid; // no edge where every key is valid
   /** A map whose cells choose their query; `extra` says of which head, and more. */
   const makeMap = (layer, extra, options) => {
-    const onpick = (cell) => choose({ ...extra, query: placeOf(layer, cell).query });
-    const onhover = (cell) => point(cell === null ? extra : { ...extra, ...placeOf(layer, cell) });
+    const onpick = ({ query }) => choose({ ...extra, query }),
+      onhover = (at) => point(at ? { ...extra, ...at } : extra);
     return heatMap(...sizes[layer], { onpick, onhover, ...options });
   };
 
   /** A new large map, when a head of another layer comes, whose maps may have another size. */
   function build(layer) {
     shownLayer = layer;
-    const onmove = (cell) => (choose({ query: placeOf(layer, cell).query }), point(placeOf(layer, cell)));
+    const onmove = (at) => (choose({ query: at.query }), point(at));
     const [queries, keys] = sizes[layer].map((count) => Array(count).fill(""));
     large = makeMap(layer, null, { gap: 0.05, label: "weights of the chosen head", onmove });
     large.node.addEventListener("focusout", () => point(null));
     edge = lengthEdge(large, ...sizes[layer]);
-    large.over.append(band);
+    band = queryFrame(large, sizes[layer][1]);
     stage.replaceChildren(frame = named(large, queries, keys), ...rooms);
   }
 
@@ -59,7 +57,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
     if (!sourceLength) return { ids, fields, valid };
     return { source: ids.slice(0, sourceLength), target: ids.slice(sourceLength), valid };
   };
-  const isMasked = (layer, valid) => (cell) => placeOf(layer, cell).key >= lengthFor(valid, placeOf(layer, cell).query);
+  const isMasked = (valid) => (_cell, query, key) => key >= lengthFor(valid, query);
 
   return {
     left: [title, stage],
@@ -74,7 +72,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       const edge = lengthEdge(map, ...sizes[place.layer]);
       return {
         node: map.node,
-        paint: ({ data }, valid) => (map.show(data, isMasked(place.layer, valid)), edge(ends(place.layer, valid))),
+        paint: ({ data }, valid) => (map.show(data, isMasked(valid)), edge(ends(place.layer, valid))),
       };
     },
 
@@ -87,14 +85,13 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       };
       if (layer !== shownLayer) build(layer);
       const query = Math.min(state.query, sizes[layer][0] - 1), [from, to] = namesOf(layer);
-      const weights = gated.weights[layer][head].data, masked = isMasked(layer, gated.valid[layer]);
+      const weights = gated.weights[layer][head].data, masked = isMasked(gated.valid[layer]);
       large.show(weights, masked);
       edge(ends(layer, gated.valid[layer]));
-      set(band, { d: `M0,${query}H${sizes[layer][1]}V${query + 1}H0Z` });
-      const { pointed } = pointer, at = pointed?.key === undefined ? -1 : pointed.query * sizes[layer][1] + pointed.key;
-      large.mark("pointed", (i) => i === at);
+      band(query);
+      large.mark("pointed", (i) => i === pointer.pointed?.cell);
       large.say((i, row, column) => {
-        const words = masked(i) ? "masked" : number(weights[i]);
+        const words = masked(i, row, column) ? "masked" : number(weights[i]);
         return `from ${from[row]} at ${row} to ${to[column]} at ${column}: ${words}`;
       }, query * sizes[layer][1]);
       const [rowNames, columnNames] = [".row-names", ".column-names"].map((name) => frame.querySelector(name).children);
