@@ -1,6 +1,6 @@
 // Attention in motion: a query and its keys as arrows that are dragged; products, weights and output follow the hand.
 
-import { lengthFor, softmax } from "./attention.js";
+import { softmax } from "./attention.js";
 import { drawn, element, inPercent, number, picture, roving, set, times, titled } from "./elements.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
@@ -111,7 +111,7 @@ export default picture((shared) => {
   const field = element("div", { class: "lanes" }, threads, ...lanes.map(([, lane]) => lane), walker);
 
   function compute() {
-    const { queries, keys, values } = state.numbers, q = queries[state.query], valid = lengthFor(state.valid_len, 0);
+    const { queries, keys, values } = state.numbers, q = queries[state.query], valid = state.valid_len;
     const score = keys.map((key) => key.reduce((total, part, i) => total + part * q[i], 0));
     const scaled = score.map((value) => value / root);
     const masked = scaled.map((value, key) => key < valid ? value : -Infinity);
