@@ -67,7 +67,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const isNew = (token) => token >= start && token < end, isMasked = (i) => isThere(i) && weights[i] === 0;
     headline(...claim());
     next.textContent = end < n ? "next piece" : "start again";
-    map.show(weights, isMasked);
+    map.show(weights.map((weight, i) => isThere(i) ? weight : 0), isMasked);
     map.cells.forEach((cell, i) => isThere(i) || set(cell.children[1], { text: "" }));
     map.mark("later", (i) => !isThere(i));
     map.mark("wrong", (i) => amiss[i]);
