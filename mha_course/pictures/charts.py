@@ -13,11 +13,10 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from mha_course.heads.coalitions import mean_ranks
-from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font, signed
+from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font
 from mha_course.pictures.shared_with_js import bound, weight_colours
 from mha_lib.figures import grid_shape, labels
 
-POINTS = "keys and values"  # what the dots are called
 MOST_TABLES = 3  # of ranks in a row
 LINE = 0.065  # how high a line of letters is in a chart, as a share of it
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
@@ -31,19 +30,21 @@ def regression_curves(
     x: Tensor,
     curves: Mapping[str, Tensor],
     *,
-    truth: Tensor | None = None,
+    truth: Tensor,
     x_label: str = "x",
     y_label: str = "y",
+    points: str = "keys and values",
     caption: str | None = None,
 ) -> Picture:
-    """Draw training points, several fitted regression curves, and optionally the true function, in one chart.
+    """Draw training points, several fitted regression curves, and the true function, in one chart.
 
     Args:
         x_train, y_train: (n,), the dots.
         x: (m,), where the curves are known.
         curves: name → (m,), at most four; NaN leaves a hole.
-        truth: (m,), the function without noise; each curve's distance from it is then measured.
+        truth: (m,), the function without noise; each curve's distance from it is measured.
         x_label, y_label: what the axes show, with units.
+        points: what the dots are called.
         caption: what to notice; left out, the reading.
 
     The distance is the root mean square over those x at which every curve has a prediction.
@@ -51,31 +52,17 @@ def regression_curves(
     Raises:
         ValueError: lengths do not match, or there are more than four curves.
     """
-    known = {} if truth is None else {"truth": truth}
-    check_curves("x", x, {**known, **curves})
+    check_curves("x", x, {"truth": truth, **curves})
     check_curves("x_train", x_train, {"y_train": y_train})
     figure = empty_figure(3.4)
     panel = figure.subplots()
-    for name, curve in known.items():
-        panel.plot(x.tolist(), curve.tolist(), color="0.75", linewidth=5, label=name)
-    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label=POINTS)
+    panel.plot(x.tolist(), truth.tolist(), color="0.75", linewidth=5, label="truth")
+    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label=points)
     for name, curve, colour, style in styled(curves):
         panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
     finish_axes(panel, x_label, y_label)
-    what = ", ".join([f"{len(x_train)} {POINTS}", *known, *curves])
-    return Picture(figure, what, read_ranges(curves) if truth is None else read_distances(truth, curves), caption)
-
-
-def read_ranges(curves: Mapping[str, Tensor]) -> str:
-    """Return a text description of a chart: the lowest and the highest value of each curve."""
-    known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
-    ends = [f"{name} {_range(curve)}" for name, curve in known.items()]
-    return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
-
-
-def _range(curve: Tensor) -> str:
-    low, high = (signed(end.item()) for end in curve.aminmax())
-    return f"{low} everywhere" if low == high else f"{low} to {high}"
+    what = ", ".join([f"{len(x_train)} {points}", "truth", *curves])
+    return Picture(figure, what, read_distances(truth, curves), caption)
 
 
 def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
