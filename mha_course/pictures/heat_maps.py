@@ -222,7 +222,7 @@ def draw_over_image(
         canvas.box(pixel * column, TITLE + pixel * row, pixel, pixel, fill=(grey, grey, grey))
     for number, (title, grid) in enumerate(zip(titles, weights, strict=True)):
         x, y = beside + number % columns * pitch, TITLE + number // columns * step
-        canvas.heat_map(x, y, cell, grid / (top or 1), title=title)
+        canvas.heat_map(x, y, cell, grid / top, title=title)
         unit = cell * patch_rows / len(ink)
         for (x1, y1), (x2, y2) in ink_outline(ink):
             canvas.line([(x + unit * x1, y + unit * y1), (x + unit * x2, y + unit * y2)], colour="text", thickness=1.5)

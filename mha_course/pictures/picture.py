@@ -220,16 +220,14 @@ class Canvas:
         up = y + (end_y - y) * shares - 4 * height * shares * (1 - shares)
         self.line(zip(across, up, strict=True), colour=colour, thickness=thickness)
 
-    def heat_map(
-        self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False, top: float = 1
-    ) -> None:
-        """Draw weights (rows, columns) from 0 to 1 as cells of one size below a title; ``top`` is the darkest.
+    def heat_map(self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False) -> None:
+        """Draw weights (rows, columns) from 0 to 1 as cells of one size below a title.
 
         Masked ones are hatched, with a blue edge in front of those that end a row, and NaN is a cross.
         """
         weights = np.asarray(weights)
         self.maps[x, y] = cell, weights
-        fills, gap = weight_colours((np.nan_to_num(weights) / top).clip(max=1)), min(1.0, cell / 12)
+        fills, gap = weight_colours(np.nan_to_num(weights).clip(max=1)), min(1.0, cell / 12)
         self.text(x, y - 6, title, size=10, anchor="ls")
         for (row, column), weight in np.ndenumerate(weights):
             left, upper = x + column * cell, y + row * cell
