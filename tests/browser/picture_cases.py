@@ -78,8 +78,6 @@ def motion(**first):
 
 CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
-    "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups"),
-    "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=6, query=2, layer=2),
     "layer": lambda: layer_of_lookups(head=1, cell=7),
     "ring": lambda: pictures.RingExplorer(num_heads=3, valid_lens=9),
     "ring of a model": lambda: pictures.RingExplorer(models.ring_lab(), off=[6]),

@@ -308,6 +308,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
             lambda: pictures.HeadSwitches(torch.rand(2**14), {"loud": torch.rand(2, 7)}),
             "every set of at most 12 heads, got shape",
         ),
+        (lambda: pictures.HeadExplorer(reader(), "lookups"), "task must be one of digits, got lookups"),
         (lambda: pictures.TrainingScrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
         (
             lambda: pictures.BirthExplorer(born(keys_from_before=True)),
@@ -474,11 +475,3 @@ def test_a_page_is_written_in_the_encoding_that_it_declares(model, tmp_path, mon
     monkeypatch.setattr(Path, "write_text", lambda self, text, encoding="ascii": own(self, text, encoding=encoding))
     page = pictures.save_html(pictures.HeadExplorer(model), tmp_path / "heads.html").read_text(encoding="utf-8")
     assert "break it" in page and "✎" in page
-
-
-@pytest.mark.parametrize(
-    ("name", "length"), [("dates", find_task("dates").held_out.inputs[0].shape[1]), ("lookups", 0)]
-)
-def test_the_browser_is_told_where_a_source_ends(name, length):
-    task = find_task(name)
-    assert pictures.HeadExplorer(task.model(), task).data["source_length"] == length

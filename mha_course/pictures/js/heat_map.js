@@ -42,7 +42,7 @@ export function heatMap(rows, columns, options = {}) {
     over,
     show(weights, masked = () => false, shade = (weight) => weight) {
       cells.forEach((cell, i) => {
-        const { query, key } = placeAt(i), hidden = masked(i, query, key);
+        const hidden = masked(i);
         set(cell, { "--w": Math.min(shade(weights[i]) || 0, 1).toFixed(3) });
         if (numbers) set(cell.children[1], { text: hidden ? "" : short(weights[i]) });
         if (hidden === cell.classList.contains("masked")) return;
