@@ -29,18 +29,17 @@ class BirthExplorer(LivePicture):
         run: what ``train_on_repeats`` kept; 20 of its steps are shown (all, if it kept fewer), evenly chosen, the
             first and the last among them.
         letters: the first value of the attribute; left out, a row that the training did not see.
-        alphabet: the model's 64 letters, in order.
         first: first values of the other attributes.
 
     Attributes:
         step: which of ``steps`` is shown, from 0; at first the last one.
-        letters: the row, 33 letters of the alphabet. The model reads all but the last, which is there to be foretold.
+        letters: the row, 33 of the model's 64 letters. The model reads all but the last, which is there to be foretold.
         query: the letter that looks, from 0, and that a key replaces.
         layer, head: the head whose weights colour the row.
         cut: the heads that are switched off, each as (layer, head).
 
     Raises:
-        ValueError: ``run`` has ``keys_from_before``, or ``alphabet`` does not hold 64 different letters.
+        ValueError: ``run`` has ``keys_from_before``.
     """
 
     module = "birth_explorer"
@@ -49,22 +48,20 @@ class BirthExplorer(LivePicture):
     layer, head = Place(lambda self: self.shape[0]), Place(lambda self: self.shape[1])
     letters, cut = choice(traitlets.Any()), Heads()
 
-    def __init__(self, run: induction.BirthRun, *, letters: str | None = None, alphabet: str = ALPHABET, **first: Any):
+    def __init__(self, run: induction.BirthRun, *, letters: str | None = None, **first: Any):
         if run.sizes["keys_from_before"]:
             raise ValueError("run must be of a model without keys_from_before, got keys_from_before=True")
-        if not len(alphabet) == len(set(alphabet)) == induction.NUM_LETTERS:
-            raise ValueError(f"alphabet must hold {induction.NUM_LETTERS} different letters, got {alphabet!r}")
-        self.run, self.alphabet, last = run, alphabet, len(run.steps) - 1
+        self.run, last = run, len(run.steps) - 1
         self.shape = run.sizes["num_layers"], run.sizes["num_heads"]
         shown = sorted({round(i) for i in torch.linspace(0, last, MOST_STEPS).tolist()})
         self.steps, states = [run.steps[i] for i in shown], [run.states[i] for i in shown]
         parameters = {name: torch.stack([state[name] for state in states]) for name in states[0]}  # (steps, …) each
         data = pack(parameters, halves=True) | {
-            **{"steps": self.steps, "alphabet": list(alphabet), "base": induction.ROTATION_BASE},
+            **{"steps": self.steps, "alphabet": list(ALPHABET), "base": induction.ROTATION_BASE},
             **{"tokens": induction.NUM_TOKENS, "piece": [induction.SHORTEST_PIECE, induction.LONGEST_PIECE]},
             **{"layers": self.shape[0], "heads": self.shape[1]},
         }
-        row = "".join(alphabet[i] for i in induction.held_out_repeats().letters[0]) if letters is None else letters
+        row = "".join(ALPHABET[i] for i in induction.held_out_repeats().letters[0]) if letters is None else letters
         query = next(iter(foretold(row)), 0)
         first = {"step": len(shown) - 1, "letters": row, "query": query, "cut": []} | first
         super().__init__("A model that learns to predict a repeated piece", data, **first)
@@ -72,8 +69,8 @@ class BirthExplorer(LivePicture):
     @traitlets.validate("letters")
     def _validate_letters(self, proposal):
         row, count = proposal["value"], induction.NUM_TOKENS + 1
-        if not isinstance(row, str) or len(row) != count or not set(row) <= set(self.alphabet):
-            refuse("letters", f"{count} letters of {self.alphabet}", row)
+        if not isinstance(row, str) or len(row) != count or not set(row) <= set(ALPHABET):
+            refuse("letters", f"{count} letters of {ALPHABET}", row)
         return row
 
     @torch.no_grad()
@@ -81,9 +78,9 @@ class BirthExplorer(LivePicture):
         """What torch makes of the row at this step: losses (n,), n guessed letters, weights (layers, heads, n, n)."""
         model = self.run.model_at(self.steps[self.step])
         model.load_state_dict({name: value.half() for name, value in model.state_dict().items()})
-        ids = torch.tensor([self.alphabet.index(letter) for letter in self.letters])
+        ids = torch.tensor([ALPHABET.index(letter) for letter in self.letters])
         logits = model(ids[None, :-1], model.all_but(*without))[0]  # (1, n, NUM_LETTERS) -> (n, NUM_LETTERS)
-        guesses = "".join(self.alphabet[i] for i in logits.argmax(dim=-1))
+        guesses = "".join(ALPHABET[i] for i in logits.argmax(dim=-1))
         return F.cross_entropy(logits, ids[1:], reduction="none"), guesses, model.attention_weights[:, 0]
 
     def draw(self) -> tuple[Canvas, str, str]:
@@ -95,7 +92,7 @@ class BirthExplorer(LivePicture):
         if places:
             right, before = sum(guesses[i - 1] == row[i] for i in places), [i - 1 for i in places]
             result = f"{losses[before].mean():.2f} nats on the repeat, {right} of {len(places)} letters right"
-            result += f" (with all heads {whole[before].mean():.2f} nats, a guess {math.log(len(self.alphabet)):.2f})"
+            result += f" (with all heads {whole[before].mean():.2f} nats, a guess {math.log(len(ALPHABET)):.2f})"
         titles = [f"{name}, cut" if name in gone else name for name in heads]
         canvas = draw_maps(list(weights.flatten(0, 1)), titles, 4, room_for(4))
         alt = f"{state}: {result}. Row {row}, guessed after each letter {guesses}."

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import torch
@@ -22,13 +22,33 @@ MISTAKES = ["none", "masked only at first", "aligned at the top left", "new keys
 NONE, AT_FIRST, TOP_LEFT, BEFORE = MISTAKES
 
 
+def read_in_pieces(ends: Sequence[int], mistake: str = NONE) -> tuple[Tensor, Tensor, list[int]]:
+    """Return what a head makes of a text in pieces: weights (read, 8), outputs (read, d), and the cache's tokens.
+
+    Weights are 0 where the mask hides a key, and NaN where it is not in the cache. ``ends`` are those of the pieces.
+    """
+    (Q, K, V), attention, kept = VECTORS, DotProductAttention(), list[int]()
+    weights, outputs = torch.full((ends[-1], N), torch.nan), torch.zeros(ends[-1], V.shape[1])
+    for old, end in pairwise(ends):
+        kept = [*range(old, end), *kept] if mistake == BEFORE else list(range(end))
+        earlier = {AT_FIRST: old and end, TOP_LEFT: 0}.get(mistake, old)
+        lengths = (earlier + torch.arange(1, 1 + end - old)).clamp(max=end)
+        outputs[old:end] = attention(Q[None, old:end], K[None, kept], V[None, kept], lengths[None])[0]
+        weights[old:end, kept] = attention.attention_weights[0]
+    return weights, outputs, kept
+
+
+def distances(outputs: Tensor) -> Tensor:
+    """Return how far each output is from that of the full causal pass."""
+    return (outputs - read_in_pieces([0, N])[1][: len(outputs)]).abs().amax(dim=1)
+
+
 class CacheStepper(LivePicture):
     """Show in a widget, step by step, how a causal head with a key-value cache reads eight tokens, rightly or wrongly.
 
     For learners who want to see which cut of a text shows which mistake.
 
     Args:
-        vectors: queries, keys and values of the tokens, (3, 8, d); left out, random ones of 16 numbers.
         mistakes: which mistakes its menu offers beside "none"; left out, all three.
         first: first values of the attributes.
 
@@ -38,7 +58,7 @@ class CacheStepper(LivePicture):
         step: how many tokens have been read, 0 to 8; a piece that has begun is read to its end.
 
     Raises:
-        ValueError: ``vectors`` has another shape, or there is no such mistake in ``mistakes``.
+        ValueError: there is no such mistake in ``mistakes``.
     """
 
     module = "cache_stepper"
@@ -46,34 +66,23 @@ class CacheStepper(LivePicture):
     pieces, mistake = choice(traitlets.Enum(list(ENDS), "one by one")), OneOf(lambda self: self.offered)
     step = Place(lambda _: N + 1)
 
-    def __init__(self, vectors: Tensor = VECTORS, *, mistakes: Sequence[str] = MISTAKES[1:], **first: Any):
-        if vectors.dim() != 3 or vectors.shape[:2] != (3, N) or not vectors.numel():
-            raise ValueError(f"vectors must have shape (3, {N}, d), d at least 1, got {tuple(vectors.shape)}")
+    def __init__(self, *, mistakes: Sequence[str] = MISTAKES[1:], **first: Any):
         if not set(mistakes) <= set(MISTAKES[1:]):
             raise ValueError(f"mistakes must be some of {MISTAKES[1:]}, got {list(mistakes)}")
-        self.vectors, self.offered = vectors.detach().float(), [NONE, *mistakes]
-        data = pack(dict(zip(("queries", "keys", "values"), self.vectors, strict=True)))
+        self.offered = [NONE, *mistakes]
+        weights, outputs, _ = zip(*(read_in_pieces(*one) for one in product(ENDS.values(), self.offered)), strict=True)
+        data = pack({"weights": torch.stack(weights), "far": torch.stack([distances(own) for own in outputs])})
         data |= {"tokens": TOKENS, "ends": ENDS, "alike": ALIKE, "mistakes": self.offered}
         super().__init__("A causal mask and a cache", data, **{"mistake": NONE, "step": 5, **first})
 
     def result(self) -> tuple[Tensor, Tensor, list[int]]:
-        """Weights (read, 8), NaN on keys not in the cache, outputs (read, d), and the cache's tokens, all by torch."""
-        (Q, K, V), attention, kept = self.vectors, DotProductAttention(), list[int]()
-        ends = ENDS[self.pieces][: bisect_left(ENDS[self.pieces], self.step) + 1]
-        weights, outputs = torch.full((ends[-1], N), torch.nan), torch.zeros(ends[-1], V.shape[1])
-        for old, end in pairwise(ends):
-            kept = [*range(old, end), *kept] if self.mistake == BEFORE else list(range(end))
-            earlier = {AT_FIRST: old and end, TOP_LEFT: 0}.get(self.mistake, old)
-            lengths = (earlier + torch.arange(1, 1 + end - old)).clamp(max=end)
-            outputs[old:end] = attention(Q[None, old:end], K[None, kept], V[None, kept], lengths[None])[0]
-            weights[old:end, kept] = attention.attention_weights[0]
-        return weights, outputs, kept
+        """Return weights, outputs and the cache's tokens after the pieces that have been read, all by torch."""
+        ends = ENDS[self.pieces]
+        return read_in_pieces(ends[: bisect_left(ends, self.step) + 1], self.mistake)
 
     def draw(self) -> tuple[Canvas, str, str]:
         weights, outputs, kept = self.result()
-        Q, K, V = self.vectors[:, None]
-        right = DotProductAttention()(Q, K, V, torch.arange(1, N + 1)[None])[0]  # the full causal pass
-        off, side = (outputs - right[: len(outputs)]).abs().amax(dim=1).tolist(), N * CELL
+        off, side = distances(outputs).tolist(), N * CELL
         canvas, state = Canvas(LEFT + side + 60, TOP + side + 44), f"{self.pieces}; mistake: {self.mistake}"
         for i, name in enumerate(TOKENS):
             canvas.text(LEFT - 6, TOP + (i + 0.5) * CELL, f"{name} {i}", size=10, anchor="rm", colour="query")

@@ -13,10 +13,11 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from mha_course.heads.coalitions import mean_ranks
-from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font, signed
+from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font
 from mha_course.pictures.shared_with_js import bound, weight_colours
 from mha_lib.figures import grid_shape, labels
 
+MOST_TABLES = 3  # of ranks in a row
 LINE = 0.065  # how high a line of letters is in a chart, as a share of it
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
 # Shade and dash of the lines in one chart: the first is the accent. Colours are for queries, keys, values and weights.
@@ -29,19 +30,19 @@ def regression_curves(
     x: Tensor,
     curves: Mapping[str, Tensor],
     *,
-    truth: Tensor | None = None,
+    truth: Tensor,
     x_label: str = "x",
     y_label: str = "y",
     points: str = "keys and values",
     caption: str | None = None,
 ) -> Picture:
-    """Draw training points, several fitted regression curves, and optionally the true function, in one chart.
+    """Draw training points, several fitted regression curves, and the true function, in one chart.
 
     Args:
         x_train, y_train: (n,), the dots.
         x: (m,), where the curves are known.
         curves: name → (m,), at most four; NaN leaves a hole.
-        truth: (m,), the function without noise; each curve's distance from it is then measured.
+        truth: (m,), the function without noise; each curve's distance from it is measured.
         x_label, y_label: what the axes show, with units.
         points: what the dots are called.
         caption: what to notice; left out, the reading.
@@ -51,31 +52,17 @@ def regression_curves(
     Raises:
         ValueError: lengths do not match, or there are more than four curves.
     """
-    known = {} if truth is None else {"truth": truth}
-    check_curves("x", x, {**known, **curves})
+    check_curves("x", x, {"truth": truth, **curves})
     check_curves("x_train", x_train, {"y_train": y_train})
     figure = empty_figure(3.4)
     panel = figure.subplots()
-    for name, curve in known.items():
-        panel.plot(x.tolist(), curve.tolist(), color="0.75", linewidth=5, label=name)
+    panel.plot(x.tolist(), truth.tolist(), color="0.75", linewidth=5, label="truth")
     panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label=points)
     for name, curve, colour, style in styled(curves):
         panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
     finish_axes(panel, x_label, y_label)
-    what = ", ".join([f"{len(x_train)} {points}", *known, *curves])
-    return Picture(figure, what, read_ranges(curves) if truth is None else read_distances(truth, curves), caption)
-
-
-def read_ranges(curves: Mapping[str, Tensor]) -> str:
-    """Return a text description of a chart: the lowest and the highest value of each curve."""
-    known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
-    ends = [f"{name} {_range(curve)}" for name, curve in known.items()]
-    return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
-
-
-def _range(curve: Tensor) -> str:
-    low, high = (signed(end.item()) for end in curve.aminmax())
-    return f"{low} everywhere" if low == high else f"{low} to {high}"
+    what = ", ".join([f"{len(x_train)} {points}", "truth", *curves])
+    return Picture(figure, what, read_distances(truth, curves), caption)
 
 
 def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
@@ -152,9 +139,7 @@ def training_curves(
     return Picture(figure, what, f"First and last: {ends}.", caption)
 
 
-def head_ranks(
-    importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3, caption: str | None = None
-) -> Picture:
+def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, caption: str | None = None) -> Picture:
     """Draw a table for each importance measure, with the rank of every head in its cells; 1 is the most important.
 
     Args:
@@ -170,7 +155,7 @@ def head_ranks(
         if importance.shape != shape:
             raise ValueError(f"{name} must have the shape of the others, {tuple(shape)}, got {tuple(importance.shape)}")
     names = labels("block_names", block_names, num_blocks)
-    rows, columns = grid_shape(len(importances), columns)
+    rows, columns = grid_shape(len(importances), MOST_TABLES)
     left, cell, top = max(font(40).getlength(name) / 4 for name in names) + 8, 34, 20
     width, height = cell * num_heads + 20, top + cell * num_blocks + 12
     canvas, first = Canvas(left + columns * width - 20, rows * height + 40), []

@@ -1,105 +1,78 @@
-"""The heads of a small model, live: look at each, switch it off, draw a digit."""
+"""The heads of a small model that reads digits, live: look at each, switch it off, draw a digit."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 import traitlets
 from torch import Tensor
 
-from mha_course.models.tasks import Batch, Digits, Lookups, Task, find_task, to_images, to_patches
+from mha_course.models.tasks import Batch, Digits, Task, find_task, to_images, to_patches
 from mha_course.models.transformer import Transformer
-from mha_course.pictures.heat_maps import GAP, draw_maps, draw_over_image, room_for
+from mha_course.pictures.heat_maps import GAP, draw_over_image, room_for
 from mha_course.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.pictures.shared_with_js import bound
 from mha_lib.figures import grid_shape
 
 MOST_COLUMNS = 6  # maps in a row
+QUERIES = 17  # the class token and the patches
 TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits ends
 
 
 class HeadExplorer(LivePicture):
-    """Show a trained model in a widget where heads can be switched off: attention maps, answers, held-out accuracy.
+    """Show a model of digits in a widget where heads can be switched off: attention maps, answers, held-out accuracy.
 
-    For learners who want to see where heads look and what they are worth. A model of the task "digits" shows its
-    image, and a digit can be drawn; other models show their tokens.
+    For learners who want to see where heads look and what they are worth, and to draw a digit of their own.
 
     Args:
-        model: a model of ``task``.
-        task: the task or its name; its held-out examples are shown.
-        presets: head masks (num_blocks, num_heads) by name, offered as buttons.
+        model: a model of the task "digits".
+        task: the task, if it holds out other images than those of the course.
         choices: first values of the attributes.
 
     Attributes:
         example: which held-out example is shown.
-        query: the token that looks: for digits 0 is the class token, 1 to 16 are the patches, row by row.
+        query: the token that looks: 0 is the class token, 1 to 16 are the patches, row by row.
         gates: a gate on every head, (num_blocks, num_heads), from 0 to 1; a tensor will do, it reads as lists.
-        drawn: for digits, 64 numbers from 0 to 1 instead of the example, or None.
-        layer, head: the head that is shown in large.
+        drawn: 64 numbers from 0 to 1 instead of the example, or None.
+        layer, head: the head that is told about.
 
     Raises:
-        ValueError: the model's blocks have different numbers of heads.
+        ValueError: the task has other inputs, or the model's blocks have different numbers of heads.
     """
 
     module = "head_explorer"
 
     example = Place(lambda self: len(self.learned.held_out))
-    query = Place(lambda self: self._num_queries)
+    query = Place(lambda _: QUERIES)
     gates, drawn = choice(traitlets.Any()), choice(traitlets.Any(None, allow_none=True))
     layer, head = Place(lambda self: self._shape[0]), Place(lambda self: self._shape[1])
 
-    def __init__(
-        self,
-        model: Transformer,
-        task: Task | str = "digits",
-        *,
-        presets: Mapping[str, Tensor] | None = None,
-        **choices: Any,
-    ):
+    def __init__(self, model: Transformer, task: Task | str = "digits", **choices: Any):
         self.model, self.learned = model, find_task(task) if isinstance(task, str) else task
+        if not isinstance(self.learned, Digits):
+            raise ValueError(f"task must be one of digits, got {self.learned.name}")
+        held_out = self.learned.held_out
         with torch.no_grad():
-            one = self.learned.held_out[:1]
-            num_classes = self.learned.logits(model(one.inputs, one.valid_lens)).shape[-1]
-        sizes = [list(weights.shape[1:]) for weights in model.attention_weights]  # (num_heads, num_queries, num_keys)
-        if len({size[0] for size in sizes}) > 1:
-            heads = sorted({size[0] for size in sizes})
-            raise ValueError(f"model must have equally many heads in every block, got {heads}")
-        self._shape, self._num_queries = (len(sizes), sizes[0][0]), max(size[1] for size in sizes)
-        data = pack(model.state_dict()) | {
-            "blocks": list(model.blocks),
-            "sizes": [size[1:] for size in sizes],
-            "presets": {name: self._checked(f"presets: {name!r}", mask) for name, mask in (presets or {}).items()},
-            **_examples(self.learned, num_classes),
-        }
+            model(held_out[:1].inputs)
+        sizes = [weights.shape[1] for weights in model.attention_weights]
+        if len(set(sizes)) > 1:
+            raise ValueError(f"model must have equally many heads in every block, got {sorted(set(sizes))}")
+        self._shape = len(sizes), sizes[0]
+        images = (to_images(held_out.inputs) * 16).round()
+        data = pack(model.state_dict()) | {"blocks": list(model.blocks), "count": len(held_out)}
+        data |= {"inputs": pack_uint16(images), "targets": pack_uint16(held_out.targets)}
         title = f"Heads of a model of the task {self.learned.name}"
         super().__init__(title, data, **{"gates": torch.ones(self._shape), **choices})
 
     @traitlets.validate("gates")
     def _validate_gates(self, proposal):
-        return self._checked("gates", proposal["value"])
-
-    def _checked(self, name: str, value: object) -> list[list[float]]:
         need = f"numbers from 0 to 1 of shape {self._shape}"
-        try:
-            gates = torch.as_tensor(value).double()
-        except (TypeError, ValueError, RuntimeError):
-            refuse(name, need, value)
-        if gates.shape != self._shape or not ((gates >= 0) & (gates <= 1)).all():
-            refuse(name, need, value)
-        return gates.tolist()
+        return shares("gates", need, proposal["value"], self._shape)
 
     @traitlets.validate("drawn")
     def _validate_drawn(self, proposal):
         value = proposal["value"]
-        if value is None:
-            return None
-        if not isinstance(self.learned, Digits):
-            refuse("drawn", "None for a model that reads no digits", value)
-        image = torch.as_tensor(value).double().flatten()
-        if len(image) != 64 or not ((image >= 0) & (image <= 1)).all():
-            refuse("drawn", "None or 64 numbers from 0 to 1", value)
-        return image.tolist()
+        return value if value is None else shares("drawn", "None or 64 numbers from 0 to 1", value, (64,))
 
     def batch(self) -> Batch:
         """Return the example that is shown, as a batch of one."""
@@ -109,13 +82,9 @@ class HeadExplorer(LivePicture):
         return Batch(to_patches(torch.tensor(self.drawn).reshape(1, 8, 8)), None, batch.targets)
 
     def answer(self) -> tuple[Tensor, list[Tensor]]:
-        """Return what torch makes of the present state.
-
-        The logits are ``(*targets.shape, number of classes)``, each block's weights (num_heads, num_queries, num_keys).
-        """
-        batch = self.batch()
+        """Return what torch makes of the present state: logits (10,), each block's weights (num_heads, 17, 17)."""
         with torch.no_grad():
-            output = self.model(batch.inputs, batch.valid_lens, torch.tensor(self.gates).float())
+            output = self.model(self.batch().inputs, None, torch.tensor(self.gates).float())
         return self.learned.logits(output)[0], [weights[0] for weights in self.model.attention_weights]
 
     def draw(self) -> tuple[Canvas, str, str]:
@@ -124,25 +93,18 @@ class HeadExplorer(LivePicture):
         blocks, num_heads, query = self.data["blocks"], self._shape[1], self.query
         titles = [f"{block}, head {head}" for block in blocks for head in range(num_heads)]
         _, columns = grid_shape(num_heads, MOST_COLUMNS)
-        inputs, right = self.batch().inputs, int((logits.argmax(dim=-1) == target).sum())
-        if isinstance(self.learned, Digits) and isinstance(inputs, Tensor):
-            article = "An" if target == 8 else "A"
-            answer = f"{'Your drawing' if self.drawn else f'{article} {target}'} is read as {logits.argmax()}"
-            answer = answer if inputs.any() else "The sheet is empty"
-            place = divmod(query - 1, 4) if query else None
-            name = "patch r{}c{}".format(*place) if place else "the class token"
-            on_patches = torch.cat([heads[:, query, 1:].reshape(-1, 4, 4) for heads in weights])
-            image, name_above = to_images(inputs)[0], f"from {name}"
-            side = room_for(columns, 2 * GAP) * columns / (columns + 1.5)  # the image is as wide as 1.5 maps
-            canvas = draw_over_image(image, on_patches, titles, columns, min(side, 84), TOP, name_above, place)
-        else:
-            answer, name = f"{right} of {target.numel()} answers are right", f"token {query}"
-            canvas = draw_maps(
-                [head for heads in weights for head in heads], titles, columns, min(room_for(columns), 110)
-            )
+        inputs, article = self.batch().inputs, "An" if target == 8 else "A"
+        answer = f"{'Your drawing' if self.drawn else f'{article} {target}'} is read as {logits.argmax()}"
+        answer = answer if inputs.any() else "The sheet is empty"
+        place = divmod(query - 1, 4) if query else None
+        name = "patch r{}c{}".format(*place) if place else "the class token"
+        on_patches = torch.cat([heads[:, query, 1:].reshape(-1, 4, 4) for heads in weights])
+        image, name_above = to_images(inputs)[0], f"from {name}"
+        side = room_for(columns, 2 * GAP) * columns / (columns + 1.5)  # the image is as wide as 1.5 maps
+        canvas = draw_over_image(image, on_patches, titles, columns, min(side, 84), TOP, name_above, place)
         caption = f"{answer}. Weights of each head from {name}; run the cell to switch heads off."
         largest = "; ".join(
-            f"{block} {', '.join(signed(row[min(query, row.shape[0] - 1)].max().item()) for row in layer)}"
+            f"{block} {', '.join(signed(row[query].max().item()) for row in layer)}"
             for block, layer in zip(blocks, weights, strict=True)
         )
         off = sum(gate == 0 for row in self.gates for gate in row)
@@ -150,29 +112,13 @@ class HeadExplorer(LivePicture):
         return canvas, f"{answer}; {on}. Largest weight of each head from {name}: {largest}.", caption
 
 
-def _examples(task: Task, num_classes: int) -> dict[str, object]:
-    """The held-out examples as whole numbers, with what the browser must know to read them."""
-    batch = task.held_out
-    parts = [batch.inputs] if isinstance(batch.inputs, Tensor) else list(batch.inputs)
-    is_digits = isinstance(task, Digits)
-    if is_digits:
-        parts = [(to_images(parts[0]) * 16).round()]
-    words: dict[str, int] = {}
-    labels = []
-    for example in range(0 if is_digits else len(batch)):
-        names = [name for pair in task.token_labels(batch, example) for side in pair for name in side]
-        labels.append([words.setdefault(name, len(words)) for name in names])
-    return {
-        "kind": "digits" if is_digits else "tokens",
-        "count": len(batch),
-        "questions": list(getattr(task, "questions", ["answer"])),
-        "note": " · value wants or has label" if isinstance(task, Lookups) else "",
-        "answers": list(getattr(task, "target_characters", map(str, range(num_classes)))),
-        "fields": parts[0].shape[2] if parts[0].dim() == 3 else 1,
-        "source_length": parts[0].shape[1] if len(parts) == 2 else 0,
-        "words": list(words),
-        "inputs": pack_uint16(torch.cat([part.flatten(1) for part in parts], dim=1)),
-        "targets": pack_uint16(batch.targets),
-        "lengths": pack_uint16([] if batch.valid_lens is None else batch.valid_lens),
-        "labels": pack_uint16(labels),
-    }
+def shares(name: str, need: str, value: Any, shape: tuple[int, ...]) -> list:
+    """Return numbers from 0 to 1 as lists of this shape; raise an error with what ``name`` needs if they are others."""
+    try:
+        given = torch.as_tensor(value).double()
+    except (TypeError, ValueError, RuntimeError):
+        refuse(name, need, value)
+    numbers = given.flatten() if len(shape) == 1 else given
+    if numbers.shape != shape or not ((numbers >= 0) & (numbers <= 1)).all():
+        refuse(name, need, value)
+    return numbers.tolist()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mha_course.language import listed, tr
-from mha_course.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
+from mha_course.pictures.picture import PAD, PAGE, Canvas, Picture, font, signed
 from mha_course.pictures.shared_with_js import bound, is_dark, weight_colours
 from mha_course.rounding import first_largest
 from mha_lib.figures import grid_shape, head_numbers, labels, one_example
@@ -32,8 +32,6 @@ def heatmaps(
     columns: int = 4,
     numbers: bool = False,
     scale: str = "attention weight",
-    top: float = 1,
-    every: tuple[int, int] | None = None,
     caption: str | None = None,
 ) -> Picture:
     """Draw attention weights as heat maps, one for each head, with one scale from 0 to 1 and masked cells hatched.
@@ -50,8 +48,6 @@ def heatmaps(
         columns: panels in a row.
         numbers: whether each weight is written into its cell, with two digits.
         scale: what the colours show, a noun in the singular: "mask" for a drawn mask.
-        top: where the scale ends, above 0; larger weights have its colour.
-        every: (rows, columns): one query in so many, and one key, has its name written; left out, at most 20 have.
         caption: what to notice; left out, the largest weight of each panel, which the alt text says in any case.
 
     Raises:
@@ -75,9 +71,7 @@ def heatmaps(
     largest = 250 if num_heads > 1 else max(250, min(640, 420 * longest / max(num_queries, 1)))
     side = min(largest, widest_side, max(150, (38 if numbers else 20) * longest))
     names, masks = (query_labels, key_labels), [masked] * num_heads
-    canvas = draw_maps(
-        list(weights), titles, columns, side, masks, names, numbers=numbers, scale=scale, top=top, every=every
-    )
+    canvas = draw_maps(list(weights), titles, columns, side, masks, names, numbers=numbers, scale=scale)
     sizes = {"heads": num_heads, "queries": num_queries, "keys": num_keys}
     what = (
         tr("Heat maps of attention weights, {heads} × ({queries} queries × {keys} keys)", **sizes)
@@ -108,20 +102,18 @@ def draw_maps(
     *,
     numbers: bool = False,
     scale: str = "attention weight",
-    top: float = 1,
-    every: tuple[int, int] | None = None,
 ) -> Canvas:
     """Draw attention maps as heat maps on one canvas, ``columns`` in a row, each with a longer side of ``side`` pixels.
 
     ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
-    cells, ``scale`` beside the scale, which ends at ``top``. ``every`` is how many rows and columns share one name.
+    cells, ``scale`` beside the scale.
     """
     masks, (queries, keys) = masks or [None] * len(maps), names
     cells = [side / max(*one.shape, 1) for one in maps]
     left = beside(queries)
     longest = max((font(40, name).getlength(name) / 4 for name in keys), default=0)
-    step, key_step = every or (-(-max(len(queries), len(keys), 1) // MOST_LABELS),) * 2
-    is_upright = bool(keys) and longest + 3 > cells[0] * key_step
+    step = -(-max(len(queries), len(keys), 1) // MOST_LABELS)  # of so many names, one is written
+    is_upright = bool(keys) and longest + 3 > cells[0] * step
     below = (longest + 8 if is_upright else 16) if keys else 0
     widths = [one.shape[1] * cell for one, cell in zip(maps, cells, strict=True)]
     pitch = max(*widths, *(font(40, title).getlength(title) / 4 for title in titles)) + GAP
@@ -132,14 +124,14 @@ def draw_maps(
     for number, (one, title, cell, masked) in enumerate(zip(maps, titles, cells, masks, strict=True)):
         row, column = divmod(number, columns)
         x, y = left + column * pitch, sum(rows[:row]) + TITLE * (row + 1) + row * GAP / 2
-        canvas.heat_map(x, y, cell, one, title=title, masked=masked, numbers=numbers, top=top)
+        canvas.heat_map(x, y, cell, one, title=title, masked=masked, numbers=numbers)
         if column == 0:
             for i in range(0, len(queries), step):
                 canvas.text(left - 6, y + (i + 0.5) * cell, queries[i], size=10, anchor="rm", colour="query")
-        for i in range(0, len(keys) if number + columns >= len(maps) else 0, key_step):
+        for i in range(0, len(keys) if number + columns >= len(maps) else 0, step):
             _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
     y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
-    canvas.scale(left, y, marks=() if top == 1 else ((0, "0"), (1, short(top))))
+    canvas.scale(left, y)
     name = tr("attention weight") if scale == "attention weight" else scale
     canvas.text(left + 176, y + 4, name, size=10, anchor="lm")
     if keys:
@@ -230,7 +222,7 @@ def draw_over_image(
         canvas.box(pixel * column, TITLE + pixel * row, pixel, pixel, fill=(grey, grey, grey))
     for number, (title, grid) in enumerate(zip(titles, weights, strict=True)):
         x, y = beside + number % columns * pitch, TITLE + number // columns * step
-        canvas.heat_map(x, y, cell, grid / (top or 1), title=title)
+        canvas.heat_map(x, y, cell, grid / top, title=title)
         unit = cell * patch_rows / len(ink)
         for (x1, y1), (x2, y2) in ink_outline(ink):
             canvas.line([(x + unit * x1, y + unit * y1), (x + unit * x2, y + unit * y2)], colour="text", thickness=1.5)
@@ -360,7 +352,5 @@ def _write(
     canvas.box(x, y, cell - 2, cell - 2, fill="card" if fill is None else tuple(fill), radius=3)
     dark = fill is not None and is_dark(fill)
     if is_masked:
-        for share in (0.5, 1.0):
-            line = [(x, y + share * (cell - 2)), (x + share * (cell - 2), y)]
-            canvas.line(line, colour="edge" if dark else "soft", thickness=0.5)
+        canvas.hatch(x, y, cell - 2, colour="edge" if dark else "soft")
     canvas.text(x + cell / 2 - 1, y + cell / 2 - 1, text, size=11, anchor="mm", colour="white" if dark else "black")

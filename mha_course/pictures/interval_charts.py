@@ -17,7 +17,6 @@ def ranking_chart(
     chance: tuple[float, float],
     *,
     x_label: str,
-    x_range: tuple[float, float] | None = None,
     chance_label: str = "random",
     caption: str | None = None,
 ) -> Picture:
@@ -27,7 +26,6 @@ def ranking_chart(
         rows: name → mean, lower and upper end; drawn in this order from the top.
         chance: the ends of the band.
         x_label: what is measured, with its unit.
-        x_range: ends of the axis, for charts that are compared; left out, those of the rows.
 
     Raises:
         ValueError: there is no row, or a mean lies outside of its interval.
@@ -52,7 +50,6 @@ def ranking_chart(
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.grid(axis="y", color="0.93")
     panel.set_axisbelow(True)
-    panel.set_xlim(x_range)
     reading = "; ".join("{} {:.2f} ({:.2f} to {:.2f})".format(name, *row) for name, row in rows.items())
     band = f"{chance_label} {chance[0]:.2f} to {chance[1]:.2f}"
     return Picture(figure, f"{x_label}, with intervals", f"{reading}; {band}.", caption)
@@ -61,42 +58,39 @@ def ranking_chart(
 def curves_and_chance(
     x: Sequence[float],
     curves: Mapping[str, Tensor],
-    errors: Mapping[str, Tensor] | None,
+    errors: Mapping[str, Tensor],
     chance: tuple[Sequence[float], Tensor, Tensor],
     *,
     x_label: str,
     y_label: str,
     caption: str | None = None,
 ) -> Picture:
-    """Draw curves, optionally with error bars, and a grey band for the range of a random baseline.
+    """Draw curves with error bars, and a grey band for the range of a random baseline.
 
     Args:
         x: where the curves are known.
-        curves, errors: name → one value for each x, and half the length of its interval; at most four. Errors that
-            were not measured are None.
+        curves, errors: name → one value for each x, and half the length of its interval; at most four.
         chance: where the band is known, its lower and its upper end there.
 
     Raises:
         ValueError: lengths do not match, or there are more than four curves.
     """
     for name, curve in curves.items():
-        bars = {f"the error of {name}": errors[name]} if errors else {}
-        check_curves("x", curve.new_tensor(list(x)), {name: curve, **bars})
+        check_curves("x", curve.new_tensor(list(x)), {name: curve, f"the error of {name}": errors[name]})
     places, low, high = chance
     figure = empty_figure(3.6)
     panel = figure.subplots()
     random = tr("random orders")
     panel.fill_between(places, low.tolist(), high.tolist(), facecolor="0.88", edgecolor="0.6", label=random)
     for name, curve, colour, style in styled(curves):
-        lengths = errors[name].tolist() if errors else None
+        lengths = errors[name].tolist()
         panel.errorbar(
             list(x), curve.tolist(), lengths, color=colour, linestyle=style, linewidth=2, capsize=3, marker=".",
             label=name,
         )  # fmt: skip
     panel.set_xticks(list(x))
     finish_axes(panel, x_label, y_label)
-    ends = {name: f" ± {errors[name][-1]:.2f}" if errors else "" for name in curves}
-    last = listed((f"{name} {curve[-1]:.2f}{ends[name]}" for name, curve in curves.items()), "; ")
+    last = listed((f"{name} {curve[-1]:.2f} ± {errors[name][-1]:.2f}" for name, curve in curves.items()), "; ")
     words = {"x": x[-1], "curves": last, "low": f"{low[-1]:.2f}", "high": f"{high[-1]:.2f}"}
     reading = tr("At {x}: {curves}; random orders {low} to {high}.", **words)
     words = {"y": y_label, "x": x_label, "curves": listed(curves)}

@@ -22,7 +22,6 @@ class KernelExplorer(LivePicture):
     Args:
         x_train, y_train: (number of points,), the keys and the values.
         truth: the function that the points scatter around; it can then be shown.
-        learned_bandwidth: offered as a button.
         x_unit, y_unit: what x and y are counted in, such as "h" and "m".
         x_range: from where to where the curve is drawn; left out, over the points.
         first: first values of the attributes.
@@ -33,8 +32,7 @@ class KernelExplorer(LivePicture):
         show_truth: whether the truth is drawn.
 
     Raises:
-        ValueError: the points are not two vectors of one length with two different x, a width is not positive, or
-            ``x_range`` leaves points out.
+        ValueError: the points are not two vectors of one length with two different x, or ``x_range`` leaves points out.
     """
 
     module = "kernel_explorer"
@@ -48,7 +46,6 @@ class KernelExplorer(LivePicture):
         y_train: Tensor,
         *,
         truth: Callable[[Tensor], Tensor] | None = None,
-        learned_bandwidth: float | Tensor | None = None,
         x_unit: str = "",
         y_unit: str = "",
         x_range: tuple[float, float] | None = None,
@@ -64,9 +61,6 @@ class KernelExplorer(LivePicture):
         if not first_x <= low < high <= last_x:
             raise ValueError(f"x_range must hold all points, from {low:g} to {high:g}, got {x_range}")
         self.x_range = low, high = first_x, last_x
-        learned = None if learned_bandwidth is None else float(learned_bandwidth)
-        if learned is not None and not learned > 0:
-            raise ValueError(f"learned_bandwidth must be above 0, got {learned}")
         self.x, order = x_train.detach().float().sort()
         self.y = y_train.detach().float()[order]
         tensors = {"x": self.x, "y": self.y}
@@ -74,7 +68,7 @@ class KernelExplorer(LivePicture):
             tensors["truth_x"] = torch.linspace(low, high, 200)
             tensors["truth_y"] = truth(tensors["truth_x"])
         self.units = {"x": f" {x_unit}".rstrip(), "y": f" {y_unit}".rstrip()}
-        data = pack(tensors) | {"learned_bandwidth": learned, "units": self.units, "x_range": [low, high]}
+        data = pack(tensors) | {"units": self.units, "x_range": [low, high]}
         first = {"bandwidth": (high - low) / 10, "query": low + 0.4 * (high - low), **first}
         super().__init__("Kernel regression as attention", data, **first)
 

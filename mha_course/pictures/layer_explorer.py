@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mha_course.language import listed, sentences, tr
 from mha_course.models.any_layer import MAPS, linear_maps, num_heads_of
 from mha_course.pictures.heat_maps import MOST_LABELS, beside, draw_maps, masked_keys, room_for
-from mha_course.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse, without_stars
+from mha_course.pictures.live import LivePicture, OneOf, Place, choice, pack, refuse, without_stars
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.pictures.ring_explorer import many, percent
 from mha_course.rounding import first_largest, rounded
@@ -50,7 +50,7 @@ class LayerExplorer(LivePicture):
 
     module = "layer_explorer"
 
-    num_heads, valid_lens = choice(traitlets.Int()), choice(traitlets.Any())
+    num_heads, valid_lens = OneOf(lambda self: self.divisors), choice(traitlets.Any())
     example = Place(lambda self: len(self.tensors[0]))
     head = Place(lambda self: self.num_heads)
     cell = Place(lambda self: self.tensors[0].shape[1] * self.tensors[1].shape[1])
@@ -131,16 +131,14 @@ class LayerExplorer(LivePicture):
         queries = maps.clamp(min=1e-30).log().transpose(1, 2).flatten(start_dim=2)
         return cls(layer, queries, torch.eye(k).expand(len(maps), k, k), splits=[h], **first)
 
-    @traitlets.validate("num_heads")
-    def _validate_num_heads(self, proposal):
-        if proposal["value"] not in self.divisors:
-            refuse("num_heads", f"one of {self.divisors}, which divide {self.num_hiddens}", proposal["value"])
-        return proposal["value"]
-
     @traitlets.validate("valid_lens")
     def _validate_valid_lens(self, proposal):
-        batch, num_keys = self.tensors[1].shape[:2]
-        return checked_lengths(proposal["value"], batch, num_keys, f"{batch} whole numbers from 0 to {num_keys}")
+        (batch, num_keys), value = self.tensors[1].shape[:2], proposal["value"]
+        lengths = value.tolist() if isinstance(value, Tensor) else value
+        fits = isinstance(lengths, list | tuple) and len(lengths) == batch
+        if not fits or any(type(length) is not int or not 0 <= length <= num_keys for length in lengths):
+            refuse("valid_lens", f"{batch} whole numbers from 0 to {num_keys}", value)
+        return list(lengths)
 
     @traitlets.observe("num_heads")
     def _stay_among_the_heads(self, change):

@@ -76,9 +76,7 @@ def without_stars(message: str) -> str:
 def pack(tensors: dict[str, Tensor], *, halves: bool = False) -> dict[str, Any]:
     """Pack named tensors into one bytes object with a list of names and shapes, as float32 or (``halves``) float16.
 
-    ``unpack`` in attention.js undoes it.
-
-    They travel as float32 or, with ``halves``, as float16, which has three decimal digits and takes half the room.
+    ``unpack`` in attention.js undoes it. With ``halves`` they have three decimal digits and take half the room.
     """
     arrays = {name: np.asarray(tensor.detach().cpu(), "<f2" if halves else "<f4") for name, tensor in tensors.items()}
     return {
@@ -297,15 +295,6 @@ class LivePicture(anywidget.AnyWidget):
 def refuse(name: str, need: str, got: Any) -> None:
     """Raise a ``traitlets.TraitError`` which says that ``name`` must be ``need``, and that it got ``got``."""
     raise traitlets.TraitError(f"{name} must be {need}, got {got!r}")
-
-
-def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
-    """Return ``value`` as a list of ``count`` valid lengths from 0 to ``most``; raise an error if it is not."""
-    lengths = value.tolist() if isinstance(value, Tensor) else value
-    fits = isinstance(lengths, list | tuple) and len(lengths) == count
-    if not fits or any(type(length) is not int or not 0 <= length <= most for length in lengths):
-        refuse("valid_lens", need, value)
-    return list(lengths)
 
 
 def save_html(picture: LivePicture, path: str | Path) -> Path:

@@ -9,16 +9,11 @@ from mha_course.pictures.charts import LINES
 from mha_course.pictures.picture import Picture
 
 CORNERS = np.array([[0, 0], [1, 0], [0.5, 0.75**0.5]])
+ROLES = "before", "after"  # of being the first thing, and of being the second
 NAMES_AT = ((-0.04, -0.09), (0.04, -0.09), (0, 0.05))
 
 
-def mixture_triangle(
-    names: Sequence[str],
-    share: float,
-    *,
-    roles: tuple[str, str] = ("before", "after"),
-    caption: str | None = None,
-) -> Picture:
+def mixture_triangle(names: Sequence[str], share: float, *, caption: str | None = None) -> Picture:
     """Draw the weighted means of each two of three vectors in a triangle, to show what one head cannot tell apart.
 
     A corner is a thing by itself, and a point lies nearer to a corner the more of it the average holds. The two panels
@@ -29,7 +24,6 @@ def mixture_triangle(
     Args:
         names: of the three things.
         share: weight of the first thing, strictly between 0 and 1; the second gets the rest.
-        roles: the names of being the first thing, and of being the second.
         caption: what to notice; left out, the reading.
 
     Raises:
@@ -41,7 +35,7 @@ def mixture_triangle(
         raise ValueError(f"share must lie between 0 and 1, got {share}")
     figure = Figure(figsize=(7.2, 3.5), layout="constrained")
     meeting = []
-    for panel, role, own in zip(figure.subplots(1, 2), roles, (share, 1 - share), strict=True):
+    for panel, role, own in zip(figure.subplots(1, 2), ROLES, (share, 1 - share), strict=True):
         panel.fill(*CORNERS.T, fill=False, color="0.7")
         for number, (name, (colour, style), marker) in enumerate(zip(names, LINES, "os^", strict=False)):
             others = CORNERS[[other for other in range(3) if other != number]]
@@ -56,6 +50,6 @@ def mixture_triangle(
         # All points of a segment hold the same share of its own thing; two segments meet if both shares fit into 1.
         meeting.append(f"{role}, segments {'meet' if own <= 0.5 else 'stay apart'}")
     what = (
-        f"Six averages of {', '.join(names)} in a triangle, {share:.2f} of the one {roles[0]} and the rest {roles[1]}"
+        f"Six averages of {', '.join(names)} in a triangle, {share:.2f} of the one {ROLES[0]} and the rest {ROLES[1]}"
     )
     return Picture(figure, what, f"Joined by the one {'; joined by the one '.join(meeting)}.", caption)

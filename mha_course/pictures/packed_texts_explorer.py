@@ -1,5 +1,6 @@
 """Two texts in one row, live: where the border is put, which pairs leak, and what each token loses by it."""
 
+from itertools import product
 from typing import Any
 
 import torch
@@ -12,9 +13,32 @@ from mha_course.pictures.picture import Canvas, signed
 from mha_lib.attention import DotProductAttention
 
 N, BORDER, SIZE = 12, 5, 16  # tokens of both texts, where the second begins, features
+GENERATOR = torch.Generator().manual_seed(0)
+TOKENS, PLACES = torch.randn(2, N, SIZE, generator=GENERATOR)
+W_Q, W_K = torch.randn(2, SIZE, SIZE, generator=GENERATOR) / 4
 CELL, LEFT, TOP = 30, 52, 30  # of the still picture, in pixels
 NAMES = [f"A{i}" for i in range(BORDER)] + [f"B{i}" for i in range(N - BORDER)]
 AGAIN, ON = POSITIONS = ["start again", "go on"]
+
+
+def read_row(border: int, masked: bool, again: bool) -> tuple[Tensor, Tensor]:
+    """Return the weights (12, 12) and outputs (12, d) of a head that reads both texts as a program says.
+
+    Args:
+        border: where the program begins the second text.
+        masked: whether a token attends to its own text alone.
+        again: whether positions start again there.
+    """
+    is_second, attention = torch.arange(N) >= border, DotProductAttention()
+    positions = torch.arange(N) - border * (is_second & again)
+    X, ids = (TOKENS + PLACES[positions])[None], is_second & masked
+    outputs = attention(X @ W_Q.T, X @ W_K.T, X, causal=True, attn_mask=lambda b, h, i, j: ids[i] == ids[j])
+    return attention.attention_weights[0], outputs[0]
+
+
+def distances(outputs: Tensor) -> Tensor:
+    """Return how far each output is from that in its text alone, (12,)."""
+    return (outputs - read_row(BORDER, masked=True, again=True)[1]).abs().amax(dim=1)
 
 
 class PackedTextsExplorer(LivePicture):
@@ -23,17 +47,12 @@ class PackedTextsExplorer(LivePicture):
     For learners who want to see what a wrong border, a missing mask or wrong positions do to the outputs.
 
     Args:
-        features: the tokens and the vectors of their positions, (2, 12, d); left out, random ones of 16 numbers.
-        matrices: W_q and W_k, (2, d, d); left out, random ones.
         first: first values of the attributes.
 
     Attributes:
         border: the token in front of which the program puts the border, 0 to 12; text B begins at token 5.
         masked: whether a token attends to its own text alone, as the border gives it.
         positions: "start again" at the border, or "go on".
-
-    Raises:
-        ValueError: ``features`` or ``matrices`` has another shape.
     """
 
     module = "packed_texts_explorer"
@@ -41,36 +60,17 @@ class PackedTextsExplorer(LivePicture):
     border, masked = Place(lambda _: N + 1), choice(traitlets.Bool(True))
     positions = choice(traitlets.Enum(POSITIONS, AGAIN))
 
-    def __init__(self, features: Tensor | None = None, matrices: Tensor | None = None, **first: Any):
-        generator = torch.Generator().manual_seed(0)
-        features = torch.randn(2, N, SIZE, generator=generator) if features is None else features
-        if features.dim() != 3 or features.shape[:2] != (2, N) or not features.numel():
-            raise ValueError(f"features must have shape (2, {N}, d), d at least 1, got {tuple(features.shape)}")
-        size = features.shape[2]
-        matrices = torch.randn(2, size, size, generator=generator) / 4 if matrices is None else matrices
-        if matrices.shape != (2, size, size):
-            raise ValueError(f"matrices must have shape (2, {size}, {size}), got {tuple(matrices.shape)}")
-        self.tensors = {
-            name: tensor.detach().float()
-            for name, tensor in zip(("tokens", "places", "W_q", "W_k"), [*features, *matrices], strict=True)
-        }
-        data = pack(self.tensors) | {"names": NAMES, "border": BORDER, "alike": ALIKE}
+    def __init__(self, **first: Any):
+        every = [read_row(*one) for one in product(range(N + 1), (True, False), (True, False))]
+        far = torch.stack([distances(outputs) for _, outputs in every])
+        data = pack({"weights": torch.stack([weights for weights, _ in every]), "far": far})
+        data |= {"names": NAMES, "border": BORDER, "alike": ALIKE}
         super().__init__("Two texts in one row", data, **{"border": BORDER, **first})
 
     def result(self) -> tuple[Tensor, Tensor, Tensor]:
         """Weights (12, 12), outputs (12, d), and how far each output is from its text alone (12,), all by torch."""
-        weights, outputs = self._read(self.border, self.masked, self.positions == AGAIN)
-        _, alone = self._read(BORDER, masked=True, again=True)
-        return weights, outputs, (outputs - alone).abs().amax(dim=1)
-
-    def _read(self, border: int, masked: bool, again: bool) -> tuple[Tensor, Tensor]:
-        tokens, places, W_q, W_k = self.tensors.values()
-        is_second = torch.arange(N) >= border
-        positions = torch.arange(N) - border * (is_second & again)
-        X, attention = (tokens + places[positions])[None], DotProductAttention()
-        ids = is_second & masked
-        outputs = attention(X @ W_q.T, X @ W_k.T, X, causal=True, attn_mask=lambda b, h, i, j: ids[i] == ids[j])
-        return attention.attention_weights[0], outputs[0]
+        weights, outputs = read_row(self.border, self.masked, self.positions == AGAIN)
+        return weights, outputs, distances(outputs)
 
     def draw(self) -> tuple[Canvas, str, str]:
         weights, _, far = self.result()

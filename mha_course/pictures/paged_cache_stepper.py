@@ -140,9 +140,7 @@ class PagedCacheStepper(LivePicture):
         if held is None:
             return
         if not is_used:
-            for share in (0.5, 1.0):
-                far = share * (CELL - 1)
-                canvas.line([(x, y + far), (x + far, y)], thickness=0.5)
+            canvas.hatch(x, y, CELL - 1)
         word = str(held[1]) if is_marked else NAMES[held[0]]
         ink = "white" if is_marked else "text" if is_used else "soft"
         canvas.text(x + CELL / 2, y + CELL / 2, word, size=11, anchor="mm", colour=ink)

@@ -206,6 +206,11 @@ class Canvas:
         self.shapes.append(_coarse(ends))
         self._draw.line(places, _named(colour), max(round(SCALE * FINER * thickness), 1), joint="curve")
 
+    def hatch(self, x: float, y: float, side: float, *, colour: Colour = "soft") -> None:
+        """Draw two thin strokes across a square."""
+        for share in (0.5, 1.0):
+            self.line([(x, y + share * side), (x + share * side, y)], colour=colour, thickness=0.5)
+
     def bow(
         self, start: tuple[float, float], end: tuple[float, float], height: float, *, colour: Colour, thickness: float
     ) -> None:
@@ -215,22 +220,19 @@ class Canvas:
         up = y + (end_y - y) * shares - 4 * height * shares * (1 - shares)
         self.line(zip(across, up, strict=True), colour=colour, thickness=thickness)
 
-    def heat_map(
-        self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False, top: float = 1
-    ) -> None:
-        """Draw weights (rows, columns) from 0 to 1 as cells of one size below a title; ``top`` is the darkest.
+    def heat_map(self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False) -> None:
+        """Draw weights (rows, columns) from 0 to 1 as cells of one size below a title.
 
         Masked ones are hatched, with a blue edge in front of those that end a row, and NaN is a cross.
         """
         weights = np.asarray(weights)
         self.maps[x, y] = cell, weights
-        fills, gap = weight_colours((np.nan_to_num(weights) / top).clip(max=1)), min(1.0, cell / 12)
+        fills, gap = weight_colours(np.nan_to_num(weights).clip(max=1)), min(1.0, cell / 12)
         self.text(x, y - 6, title, size=10, anchor="ls")
         for (row, column), weight in np.ndenumerate(weights):
             left, upper = x + column * cell, y + row * cell
             if masked is not None and bool(masked[row, column]):
-                for share in (0.5, 1.0):
-                    self.line([(left, upper + share * cell), (left + share * cell, upper)], thickness=0.5)
+                self.hatch(left, upper, cell)
                 continue
             if np.isnan(weight):
                 right, bottom = left + cell - gap, upper + cell - gap

@@ -78,16 +78,12 @@ def motion(**first):
 
 CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
-    "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
-    "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=6, query=2, layer=2),
     "layer": lambda: layer_of_lookups(head=1, cell=7),
     "ring": lambda: pictures.RingExplorer(num_heads=3, valid_lens=9),
     "ring of a model": lambda: pictures.RingExplorer(models.ring_lab(), off=[6]),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
     "masks": lambda: pictures.MaskExplorer(valid_len=2),
-    "kernel": lambda: pictures.KernelExplorer(
-        *points(), truth=torch.sin, learned_bandwidth=0.7, x_unit="h", y_unit="m"
-    ),
+    "kernel": lambda: pictures.KernelExplorer(*points(), truth=torch.sin, x_unit="h", y_unit="m"),
     "slow motion": lambda: motion(query=1, valid_len=3, step=4),
     "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="new keys before old ones", step=7),
     "packed texts": lambda: pictures.PackedTextsExplorer(border=6),

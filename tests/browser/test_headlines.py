@@ -10,18 +10,17 @@ from picture_cases import CASES, born, told
 
 from mha_course import models, pictures
 from mha_course.models.next_words import GROUPS
-from mha_course.pictures import next_word_explorer
+from mha_course.pictures import birth_explorer, next_word_explorer
 from mha_course.pictures.live import EXPORT, as_json, bundle
 from mha_course.pictures.mask_explorer import SHIFTS
 from mha_course.pictures.transpose_stepper import ORDERS
 
 pytestmark = [pytest.mark.browser, pytest.mark.quarter]
 
-TRAINED = {  # what a head is worth is decided by training
-    name: lambda name=name: pictures.HeadExplorer(models.shipped_model(name), name)
-    for name in ("digits", "lookups", "dates")
+PICTURES = CASES | {
+    "digits": lambda: pictures.HeadExplorer(models.shipped_model("digits")),  # what a head is worth, training decides
+    "births": lambda: pictures.BirthExplorer(born(), step=1),
 }
-PICTURES = CASES | TRAINED | {"births": lambda: pictures.BirthExplorer(born(), step=1)}
 
 
 @functools.cache
@@ -48,19 +47,17 @@ def digit(number):
 
 
 def heads(p):
-    """Which head matters most, that none does, or what becomes of the answers without those that are off."""
+    """Which head matters most, that none does, or what becomes of the answer without those that are off."""
     batch, shape = p.batch(), torch.tensor(p.gates).shape
     if not batch.inputs[0].any():
         return "Draw a digit", ""
 
     def read(gates):
         with torch.no_grad():
-            logits = p.learned.logits(p.model(batch.inputs, batch.valid_lens, torch.as_tensor(gates).float()))
-        return logits[0].reshape(-1, logits.shape[-1])
+            return p.learned.logits(p.model(batch.inputs, None, torch.as_tensor(gates).float()))[0]
 
     now, whole, blocks = read(p.gates), read(torch.ones(shape)), p.data["blocks"]
-    own, count, is_digit = whole.argmax(dim=1), len(whole), len(whole) == 1
-    every = list(itertools.product(*map(range, shape)))
+    own, every = whole.argmax().item(), list(itertools.product(*map(range, shape)))
     names = {place: f"{blocks[place[0]]}, head {place[1]}" for place in every}
     off = [place for place in every if p.gates[place[0]][place[1]] == 0]
     if all(gate == 1 for row in p.gates for gate in row):
@@ -69,32 +66,21 @@ def heads(p):
             gates = torch.ones(shape)
             gates[place] = 0
             less = read(gates)
-            lost = -less.log_softmax(dim=1)[torch.arange(count), own].sum().item()
-            found[place] = int((less.argmax(dim=1) != own).sum()), round(lost, 2), less
+            found[place] = less.argmax().item() != own, round(-less.log_softmax(dim=0)[own].item(), 2), less
         place = max(every, key=lambda place: found[place][:2])
         changes, _, less = found[place]
-        claim = f"{names[place][0].upper()}{names[place][1:]} matters most: without it "
-        if changes and is_digit:
-            return f"{claim}{digit(less.argmax())}, not {digit(own.item())}", ""
         if changes:
-            return f"{claim}{changes} of {count} answers {'changes' if changes == 1 else 'change'}", ""
+            claim = f"{names[place][0].upper()}{names[place][1:]} matters most: without it "
+            return f"{claim}{digit(less.argmax())}, not {digit(own)}", ""
         hint = "“break it” looks for several heads that do."
-        if is_digit:
-            shares = [logits.softmax(dim=1)[0, own].item() for logits in (less, whole)]
-            after, before = (told(100 * share, int(shares[0] > 0.995)) for share in shares)
-            if after != before:
-                hint = f"Without {names[place]}: {digit(own.item())} with {after} %, not {before} %. {hint}"
-        return f"No single head changes {'this answer' if is_digit else 'these answers'}", hint
+        shares = [logits.softmax(dim=0)[own].item() for logits in (less, whole)]
+        after, before = (told(100 * share, int(shares[0] > 0.995)) for share in shares)
+        if after != before:
+            hint = f"Without {names[place]}: {digit(own)} with {after} %, not {before} %. {hint}"
+        return "No single head changes this answer", hint
     some = " and ".join(names[place] for place in off) if len(off) < 3 else f"these {len(off)} heads"
     which = "With these gates" if not off else f"Without {'any head' if len(off) == len(every) else some}"
-    if is_digit:
-        after, before = digit(now.argmax()), digit(own.item())
-    else:
-        targets = batch.targets.flatten()
-        after, before = (int((x.argmax(dim=1) == targets).sum()) for x in (now, whole))
-        if after == before:
-            return f"{which}: still {after} of {count} answers right", ""
-        after = f"{after} of {count} answers right"
+    after, before = digit(now.argmax()), digit(own)
     return f"{which}: {f'still {after}' if after == before else f'{after}, not {before}'}", ""
 
 
@@ -370,8 +356,8 @@ def some_cut(draw, p):
 
 
 def some_row(draw, p):
-    mixed = draw.sample(p.alphabet, 22)
-    letters = draw.choice([mixed + mixed[:11], draw.sample(p.alphabet, 33)])
+    mixed = draw.sample(birth_explorer.ALPHABET, 22)
+    letters = draw.choice([mixed + mixed[:11], draw.sample(birth_explorer.ALPHABET, 33)])
     cut = draw.choice([[], [[0, 0]], [[0, 1], [1, 0]]])
     return {"step": draw.randrange(len(p.steps)), "letters": "".join(letters), "cut": cut}
 
@@ -394,8 +380,6 @@ def some_ring(draw, p):
 
 STATES = {  # how a state is drawn, and what the picture is to say of it
     "digits": (some_heads, heads),
-    "lookups": (some_heads, heads),
-    "dates": (some_heads, heads),
     "layer": (some_layer, layer),
     "ring": (some_ring, ring),
     "ring of a model": (some_ring, ring),

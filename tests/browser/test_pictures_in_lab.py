@@ -146,7 +146,7 @@ def test_after_a_change_of_theme_lines_are_drawn_as_before(notebook):
         "pictures.SentenceExplorer()",
         "pictures.DotProductStepper()",
         "pictures.KernelExplorer(torch.arange(5.0), torch.rand(5))",
-        "pictures.HeadExplorer(find_task('lookups').model().eval(), 'lookups')",
+        "pictures.TrainingScrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10])",
         "pictures.TransposeStepper()",
     )
     sections(opened, 5)

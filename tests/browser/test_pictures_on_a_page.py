@@ -130,22 +130,6 @@ def test_the_blue_edge_of_a_map_is_dragged(live):
 EDGES = "nodes => nodes.map(node => node.getAttribute('d'))"
 
 
-def test_the_blue_edge_stands_before_the_masked_keys_of_every_head(live):
-    """Of one length in encoder and cross-attention, of each query's own in the decoder."""
-    explorer = CASES["dates"]()
-    length = int(explorer.batch().valid_lens)
-    assert 0 < length < 18
-    own = f"M{length},0v18", "".join(f"M{query + 1},{query}v1" for query in range(9)), f"M{length},0v10"
-    page = live(explorer)
-    found = page.section.locator(".layer .edge").evaluate_all(EDGES)
-    assert found == [d for d in own for _ in range(4)]
-    assert page.section.locator(".left .edge").evaluate_all(EDGES) == [own[2]]
-
-
-def test_no_edge_stands_where_all_keys_are_valid(live):
-    assert set(live(CASES["lookups"]()).section.locator(".edge").evaluate_all(EDGES)) == {""}
-
-
 WORTH_OF_HEADS = "cards => cards.map(card => [card.ariaChecked, card.querySelector('i').textContent])"
 
 
@@ -355,11 +339,10 @@ def test_the_ring_keeps_its_height_under_the_hand(live, width, spoken, monkeypat
     [
         (pictures.MaskExplorer, ".chip"),
         (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station"),
-        (lambda: look_ups_with_presets(), "> .tools button"),
         (CASES["head switches"], ".switch"),
         (lambda: pictures.PagedCacheStepper(step=11, row=0), ".paged button"),
     ],
-    ids=["masks", "transpose", "look-ups", "switches", "paged cache"],
+    ids=["masks", "transpose", "switches", "paged cache"],
 )
 def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, buttons):
     page = live(make(), width=735 + 24)
@@ -419,13 +402,6 @@ def test_a_picture_keeps_its_height_under_the_hand(live, name, spoken, width, mo
     assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def look_ups_with_presets():
-    """The picture of notebook 08, with buttons as wide as its own."""
-    names = "best 5", "5 by greedy", "5 by leave-one-out", "5 by gate gradient"
-    presets = {name: torch.eye(2, 6).roll(i, dims=1) for i, name in enumerate(names)}
-    return pictures.HeadExplorer(shipped_model("lookups"), "lookups", head=1, presets=presets)
-
-
 FRAMED = "node => [node.closest('[aria-label]').ariaLabel, node.querySelector('.switch').textContent.trim()].join(', ')"
 
 
@@ -444,16 +420,6 @@ def test_the_headline_of_the_switches_names_the_framed_head_and_what_it_is_worth
         assert page.section.locator(".card.pointed").evaluate(FRAMED) == framed
         small = page.section.locator(".looks small").inner_text().replace("−", "-")
         assert small == f"Framed, the cheapest to cut: {framed}, worth {here} here, {with_all} with all on"
-
-
-def test_the_answers_at_the_chosen_query_are_framed(live):
-    page = live(CASES["lookups"]())
-    page.section.locator(".framed .cell").nth(12 * 7 + 2).click()
-    page.looks()
-    marked = page.section.locator(".answers tr").evaluate_all(
-        "rows => rows.map(row => [...row.querySelectorAll('td')].findIndex(cell => cell.matches('.chosen')))"
-    )
-    assert marked == [7] * 5 and page.section.locator(".answers .chosen").count() == 5
 
 
 def test_a_drawn_digit_is_read_and_kept(live):

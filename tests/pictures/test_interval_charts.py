@@ -40,16 +40,6 @@ def test_curves_are_drawn_with_error_bars_over_a_band():
     assert picture.reading == "At 81: one 5.00 ± 0.20; other 9.00 ± 0.40; random orders 6.00 to 8.00."
 
 
-def test_curves_without_errors_have_no_bars_and_no_plus_minus():
-    curves = {"one": torch.tensor([3.0, 5.0]), "other": torch.tensor([4.0, 9.0])}
-    chance = (13, 81), torch.tensor([4.0, 6.0]), torch.tensor([5.0, 8.0])
-    picture = pictures.curves_and_chance((13, 81), curves, None, chance, x_label="cut", y_label="nats")
-    drawn = picture.drawing.axes[0].containers
-    assert [container.lines[0].get_ydata().tolist() for container in drawn] == [[3, 5], [4, 9]]
-    assert not any(container.has_yerr for container in drawn)
-    assert picture.reading == "At 81: one 5.00; other 9.00; random orders 6.00 to 8.00."
-
-
 def test_curves_of_another_length_are_refused():
     with pytest.raises(ValueError, match="one must have one value for each of x"):
         pictures.curves_and_chance(

@@ -66,7 +66,7 @@ def test_head_stays_among_the_heads():
 @pytest.mark.parametrize(
     ("choice", "value", "message"),
     [
-        ("num_heads", 5, r"num_heads must be one of \[1, 2, 3, 4, 6, 12\], which divide 12, got 5"),
+        ("num_heads", 5, r"num_heads must be one of \[1, 2, 3, 4, 6, 12\], got 5"),
         ("valid_lens", [5, 5], "valid_lens must be 3 whole numbers from 0 to 5"),
         ("valid_lens", [5, 5, 6], "valid_lens must be 3 whole numbers from 0 to 5"),
         ("valid_lens", torch.tensor([1.5, 2, 3]), "valid_lens must be 3 whole numbers"),

@@ -283,15 +283,6 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 2\) and \(4, 2\)"),
         (lambda: pictures.CacheStepper(mistakes=["none"]), r"some of \['masked only at first', .* got \['none'\]"),
-        (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
-        (
-            lambda: pictures.PackedTextsExplorer(torch.zeros(2, 11, 4)),
-            r"features must have shape \(2, 12, d\)",
-        ),
-        (
-            lambda: pictures.PackedTextsExplorer(torch.zeros(2, 12, 4), torch.zeros(2, 4, 3)),
-            r"matrices must have shape \(2, 4, 4\), got \(2, 4, 3\)",
-        ),
         (
             lambda: pictures.HandMadeHead(*hand_made(2, 3, 1), ["a", "b", "c"], ["x", "y", "z"]),
             r"shapes \(3, 3\), \(d, 3\) and \(d, 3\), as words and features say.* got \(2, 3\), \(1, 3\) and",
@@ -317,12 +308,12 @@ def test_all_pictures_have_a_still_one_with_words(name):
             lambda: pictures.HeadSwitches(torch.rand(2**14), {"loud": torch.rand(2, 7)}),
             "every set of at most 12 heads, got shape",
         ),
+        (lambda: pictures.HeadExplorer(reader(), "lookups"), "task must be one of digits, got lookups"),
         (lambda: pictures.TrainingScrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
         (
             lambda: pictures.BirthExplorer(born(keys_from_before=True)),
             "run must be of a model without keys_from_before",
         ),
-        (lambda: pictures.BirthExplorer(born(), alphabet="abc"), "alphabet must hold 64 different letters, got 'abc'"),
         (
             lambda: pictures.RingExplorer(find_task("lookups").model()),
             "model must be a NeighbourModel for four letters with a linear read-out, got Encoder",
@@ -484,11 +475,3 @@ def test_a_page_is_written_in_the_encoding_that_it_declares(model, tmp_path, mon
     monkeypatch.setattr(Path, "write_text", lambda self, text, encoding="ascii": own(self, text, encoding=encoding))
     page = pictures.save_html(pictures.HeadExplorer(model), tmp_path / "heads.html").read_text(encoding="utf-8")
     assert "break it" in page and "✎" in page
-
-
-@pytest.mark.parametrize(
-    ("name", "length"), [("dates", find_task("dates").held_out.inputs[0].shape[1]), ("lookups", 0)]
-)
-def test_the_browser_is_told_where_a_source_ends(name, length):
-    task = find_task(name)
-    assert pictures.HeadExplorer(task.model(), task).data["source_length"] == length

@@ -46,7 +46,6 @@ CANVASES = {
     "scores of millions": lambda: pictures.MaskExplorer(3e6 * random(6), valid_len=0),
     "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
     "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),
-    "look-ups": lambda: pictures.HeadExplorer(find_task("lookups").model(), "lookups"),
     "layer": layer_of_lookups,
     "ring": lambda: pictures.RingExplorer(),
     "ring, twelve": lambda: pictures.RingExplorer(num_heads=12, valid_lens=5, off=[0, 11]),

@@ -4,14 +4,14 @@ import { indexOfLargest, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { attentionOnly, foretold } from "./attention_only.js";
 import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
 import { headCards } from "./head_cards.js";
-import { denseMap, scale } from "./heat_map.js";
+import { denseMap, queryFrame, scale } from "./heat_map.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
 
 const CURVES = { guess: "a guess", whole: "with all heads", gated: "with the heads that are on" };
 
 export default picture((parts) => {
-  const { data, state, controls, pointer, choose, point, headline, say } = parts;
+  const { data, state, controls, pointer, choose, point, pointing, headline, say } = parts;
   const { steps, alphabet, layers, heads, tokens } = data;
   const run = attentionOnly(unpack(data), steps.length, data.base), last = Math.max(steps.length - 1, 1);
   const nameOf = ({ layer, head }) => `layer ${layer}, head ${head}`;
@@ -64,8 +64,7 @@ export default picture((parts) => {
   }
 
   const words = times(tokens + 1, (i) => {
-    const hover = { onpointerenter: () => point({ key: i }), onpointerleave: () => point(null) };
-    return button("", () => (words[i].focus(), choose({ query: i })), { class: "word", ...hover });
+    return button("", () => (words[i].focus(), choose({ query: i })), { class: "word", ...pointing({ key: i }) });
   });
   const answers = words.map(() => element("span", { class: "said" }));
   const line = element("div", { class: "letters", role: "group", "aria-label": "letters: choose one, type another" });
@@ -80,14 +79,11 @@ export default picture((parts) => {
   });
 
   const cards = switches.map(({ place, node, toggle }) => {
-    const at = (cell) => ({ ...place, query: Math.floor(cell / tokens) }), onpick = (cell) => choose(at(cell));
-    const onhover = (cell) => point(cell === null ? null : { ...at(cell), key: cell % tokens });
+    const onpick = ({ query }) => choose({ ...place, query }), onhover = (at) => point(at && { ...place, ...at });
     const map = denseMap(tokens, tokens, { class: "map", "aria-hidden": true, onpick, onhover });
-    const band = drawn("path", { class: "query" });
-    map.over.append(band);
     node.append(map.node);
     toggle.addEventListener("focus", () => choose(place));
-    return { place, map, band, node };
+    return { place, map, frame: queryFrame(map, tokens), node };
   });
   const grid = { class: "layer", role: "group", "aria-label": "heads", "--heads": cards.length, "--narrow": 2 };
   const maps = element("div", grid, ...cards.map(({ node }) => node));
@@ -132,9 +128,9 @@ export default picture((parts) => {
     });
     if (!line.contains(document.activeElement)) stopAt(state.query);
     paintSwitches();
-    for (const { place, map, band, node } of cards) {
+    for (const { place, map, frame, node } of cards) {
       map.show(atStep.weights[place.layer][place.head].data);
-      set(band, { d: query < tokens ? `M0,${query}H${tokens}V${query + 1}H0Z` : "" });
+      frame(query < tokens ? query : null);
       node.classList.toggle("pointed", place.layer === layer && place.head === head);
     }
     const to = key ?? firstLargest(own, 2), most = key === undefined ? "most weight" : "a weight";

@@ -1,7 +1,7 @@
 // A text read in pieces with a cache of keys and values: what each query sees, and which cut shows which mistake.
 
-import { attentionWeights, matrix, mix, rowOf, sumOf, unpack } from "./attention.js";
-import { amount, button, drawn, element, number, picture, set, times } from "./elements.js";
+import { rowOf, rowsOf, sumOf, unpack } from "./attention.js";
+import { amount, button, drawn, element, marked, number, picture, set, times, titled } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const WHY = {
@@ -12,30 +12,9 @@ const WHY = {
 };
 const LEAD = { "one by one": "Token by token", "the whole at once": "In one piece", "4, 3, 1": "In pieces" };
 
-const pick = (X, rows) => matrix(rows.length, X.columns, Float32Array.from(rows.flatMap((row) => [...rowOf(X, row)])));
-
-/** Weights (null: masked, undefined: not in the cache), outputs, and the cache's order, of pieces with these `ends`. */
-function readPieces({ queries, keys, values }, ends, mistake) {
-  const n = keys.rows, weights = Array(n * n).fill(), outputs = [];
-  let kept = [];
-  ends.slice(1).forEach((end, piece) => {
-    const old = ends[piece], fresh = times(end - old, (i) => old + i);
-    kept = mistake === "new keys before old ones" ? [...fresh, ...kept] : [...kept, ...fresh];
-    const earlier = { "masked only at first": old && end, "aligned at the top left": 0 }[mistake] ?? old;
-    const valid = fresh.map((_, i) => Math.min(earlier + i + 1, end));
-    const own = attentionWeights(pick(queries, fresh), pick(keys, kept), 1, valid);
-    const output = mix(own, pick(values, kept), [1]);
-    fresh.forEach((query, i) => {
-      outputs.push(rowOf(output, i));
-      kept.forEach((key, slot) => weights[query * n + key] = slot < valid[i] ? rowOf(own[0], i)[slot] : null);
-    });
-  });
-  return { weights, outputs, kept };
-}
-
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
-  const { tokens, alike } = data, tensors = unpack(data), n = tokens.length;
-  const right = readPieces(tensors, [0, n]).outputs;
+  const { tokens, alike } = data, n = tokens.length;
+  const every = unpack(data); // of every way to cut and every mistake: weights, 0 where masked, and distances
   let reading = null;
 
   const ends = () => data.ends[state.pieces], read = () => ends().find((end) => end >= state.step);
@@ -53,22 +32,24 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const body = named(map, tokens.map((name, i) => `${name} ${i}`), times(n, (i) => `k${i}`), verdicts);
   const names = [...body.firstChild.children], piece = map.over.appendChild(drawn("rect", { class: "query", x: 0 }));
   const slots = times(n, () => element("li")), cells = times(4, () => element("td"));
-  const title = (text) => element("p", { class: "title" }, text), cache = element("ol", { class: "slots" }, ...slots);
+  const cache = element("ol", { class: "slots" }, ...slots);
   const line = (...row) => element("tr", {}, ...row), above = (text) => element("th", { scope: "col" }, text);
   const counted = (text, i) => line(element("th", { scope: "row" }, text), cells[i], cells[i + 1]);
   const table = element("table", { class: "figures" }, line(element("td"), above("with the cache"), above("without")));
   table.append(counted("keys, and as many values", 0), counted("dot products, masked too", 2));
-  const left = element("div", {}, title("attention weights, and distance from the full pass"), body);
-  const side = element("div", {}, title("the cache, in its order"), cache, title("computed so far"), table, scale());
+  const left = element("div", {}, titled("attention weights, and distance from the full pass"), body);
+  const side = element("div", {}, titled("the cache, in its order"), cache, titled("computed so far"), table, scale());
   side.append(element("p", {}, "Hatched: masked. Empty: not in the cache. Dashed: seen or masked by mistake."));
 
   function compute() {
     const done = ends().filter((end) => end <= read()), end = done.at(-1), start = done.at(-2) ?? 0;
-    const result = readPieces(tensors, done, state.mistake);
-    const far = result.outputs.map((output, i) => Math.max(...output.map((x, j) => Math.abs(x - right[i][j]))));
-    const mistaken = (i) => (result.weights[i] === null) === (i % n <= Math.floor(i / n));
-    const amiss = times(n * n, (i) => result.weights[i] !== undefined && mistaken(i));
-    reading = { ...result, done, start, end, far, amiss };
+    const pieces = done.slice(1).map((to, i) => times(to - done[i], (token) => done[i] + token));
+    const kept = (state.mistake === "new keys before old ones" ? pieces.reverse() : pieces).flat();
+    const at = Object.keys(LEAD).indexOf(state.pieces) * data.mistakes.length + data.mistakes.indexOf(state.mistake);
+    const isThere = (i) => i < end * n && !Number.isNaN(weights[i]);
+    const weights = rowsOf(every.weights, at * n, n).data, far = [...rowOf(every.far, at).subarray(0, end)];
+    const amiss = times(n * n, (i) => isThere(i) && (weights[i] === 0) === (i % n <= Math.floor(i / n)));
+    reading = { weights, kept, done, start, end, far, amiss, isThere };
   }
 
   function claim() {
@@ -77,21 +58,21 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const isOff = (query) => amiss.slice(query * n, query * n + n).some(Boolean);
     const wrong = times(end, isOff).filter(Boolean).length, which = wrong || end;
     const count = `${which} of ${amount(end, "query", "queries")} ${which === 1 ? "attends" : "attend"}`;
-    if (wrong) return [how, element("b", { class: "wrong" }, `${count} to the wrong keys`)];
+    if (wrong) return marked(`${how}*✗ ${count} to the wrong keys`);
     return [`${how}${count} to the right keys${state.mistake === "none" ? "" : ", despite the mistake"}`];
   }
 
   function paint() {
-    const { weights, kept, far, start, end, done, amiss } = reading, { pointed } = pointer;
-    const isNew = (token) => token >= start && token < end, isThere = (i) => weights[i] !== undefined;
+    const { weights, kept, far, start, end, done, amiss, isThere } = reading, { pointed } = pointer;
+    const isNew = (token) => token >= start && token < end, isMasked = (i) => isThere(i) && weights[i] === 0;
     headline(...claim());
     next.textContent = end < n ? "next piece" : "start again";
-    map.show(weights, (i) => weights[i] === null);
+    map.show(weights.map((weight, i) => isThere(i) ? weight : 0), isMasked);
     map.cells.forEach((cell, i) => isThere(i) || set(cell.children[1], { text: "" }));
     map.mark("later", (i) => !isThere(i));
     map.mark("wrong", (i) => amiss[i]);
-    map.mark("pointed", (i) => i === pointed);
-    const words = (i) => weights[i] === null ? "masked" : isThere(i) ? number(weights[i]) : "not in the cache";
+    map.mark("pointed", (i) => i === pointed?.cell);
+    const words = (i) => !isThere(i) ? "not in the cache" : isMasked(i) ? "masked" : number(weights[i]);
     const pair = (i) => `Query ${Math.floor(i / n)}, key ${i % n}: ${words(i)}`;
     map.say(pair);
     set(piece, { y: start, width: end, height: end - start });
@@ -108,8 +89,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     cells.forEach((cell, i) => set(cell, { text: counts[i] }));
     const most = Math.max(0, ...far);
     const result = most > alike ? `outputs are off by up to ${number(most)}` : "no output is off";
-    const hidden = `The mask has hidden ${amount(weights.filter((w) => w === null).length, "key", "keys")} so far.`;
-    const pointedAt = pointed == null ? "" : `${pair(pointed)}. `;
+    const hidden = `The mask has hidden ${
+      amount(times(n * n, isMasked).filter(Boolean).length, "key", "keys")
+    } so far.`;
+    const pointedAt = pointed ? `${pair(pointed.cell)}. ` : "";
     say(`${pointedAt}${end} of ${n} tokens read; ${result}. ${WHY[state.mistake]} ${hidden}`);
   }
 

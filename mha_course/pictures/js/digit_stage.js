@@ -1,4 +1,4 @@
-// What the head explorer shows of a model that reads digits: the image, the patches to look from, the ten probabilities.
+// What the head explorer shows beside the heads: the image, the patches to look from, the ten probabilities.
 
 import { indexOfLargest, matrix, rowOf, softmax } from "./attention.js";
 import { drawing, outlineOf } from "./digit_image.js";
@@ -14,8 +14,8 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
   let pen = false, outlined = null, outline = "";
   const paper = drawing(), toPatch = (patch) => choose({ query: patch + 1 });
 
-  const onpick = (patch) => pen || toPatch(patch), label = "patches of the image";
-  const onhover = (patch) => point(patch === null ? null : { key: patch + 1 });
+  const onpick = ({ cell }) => pen || toPatch(cell), label = "patches of the image";
+  const onhover = (at) => point(at && { key: at.cell + 1 });
   const large = heatMap(4, 4, { gap: 0, label, role: "button", onpick, onhover });
   const pixels = times(64, (i) => drawn("rect", { x: (i & 7) / 2, y: (i >> 3) / 2, width: 0.51, height: 0.51 }));
   const numbers = times(16, (i) => drawn("text", { x: (i & 3) + 0.5, y: (i >> 2) + 0.5 }));
@@ -63,7 +63,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const patch = (i >> 4) * 4 + ((i & 7) >> 1), pixel = ((i >> 3) & 1) * 2 + (i & 1);
       patches.data[patch * 4 + pixel] = darkness;
     });
-    return { patches };
+    return patches;
   };
   const surround = (box, inset) => {
     const patch = Math.max(state.query - 1, 0), visibility = state.query ? "visible" : "hidden";
@@ -71,7 +71,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
   };
 
   /** How sure the same answer is without a head, beside how sure it is with all; "" where these are told alike. */
-  const fadesFrom = (whole) => ([logits]) => {
+  const fadesFrom = (whole) => (logits) => {
     const read = indexOfLargest(whole), [less, more] = [logits, whole].map((one) => softmax(one)[read]);
     const [without, before] = [less, more].map((share) => number(100 * share, less > 0.995 ? 1 : 0));
     return without === before ? "" : `${a(read)} with ${without} %, not ${before} %`;
@@ -83,24 +83,24 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
     answer: element("div", { class: "answer" }, says, chart),
     marks: { 0: "0", [1 / 17]: "even", 0.2: ".2", [TOP]: "≥ .4" },
     shade: (weight) => weight / TOP,
-    namesOf: () => [NAMES, NAMES],
+    names: NAMES,
     inputs: (i) => inputsOf(imageOf(i)),
     current: () => inputsOf(current()),
     isOwn: () => state.drawn?.length > 0,
     isEmpty,
     doesAClick: () => pen ? "draw on it, or press Enter to ink it" : "click it to look from there",
-    laid: (logits) => [logits.data.subarray(0, 10)],
     leave: () => takePen(false),
 
     /** A head's card: a map of patches with the ink's edge, and a square for the class token. */
     card(place) {
-      const onhover = (patch) => point({ ...place, key: patch === null ? undefined : patch + 1 });
-      const map = heatMap(4, 4, { class: "map", role: "img", onpick: toPatch, onhover });
+      const onpick = ({ cell }) => toPatch(cell),
+        onhover = (at) => point({ ...place, key: at ? at.cell + 1 : undefined });
+      const map = heatMap(4, 4, { class: "map", role: "img", onpick, onhover });
       const lines = ["halo", "line"].map((name) => drawn("path", { class: `outline ${name}` }));
       const query = drawn("rect", { class: "query", width: 0.88, height: 0.88, rx: 0.07 });
       map.over.append(...lines, query);
       const corner = element("i", { class: "swatch", title: "weight on the class token" });
-      const paint = (weights, _valid, shade) => {
+      const paint = (weights, shade) => {
         const row = rowOf(weights, state.query);
         map.show(row.subarray(1), undefined, shade);
         set(corner, { "--w": Math.min(shade(row[0]), 1).toFixed(3) });
@@ -126,15 +126,17 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const act = pen ? "draw on " : "";
       large.say((_, row, column) => `${act}patch row ${row}, column ${column}`, Math.max(query - 1, 0));
 
-      const probabilities = softmax(gated.laid[0]), before = softmax(whole.laid[0]);
-      const answer = indexOfLargest(probabilities), wanted = target ? target[0] : indexOfLargest(before);
+      const probabilities = softmax(gated.logits), before = softmax(whole.logits);
+      const answer = indexOfLargest(probabilities), wanted = target ?? indexOfLargest(before);
       const isRight = answer === wanted;
       frame.classList.toggle("wrong", !isRight && !empty);
       frame.classList.toggle("empty", empty);
       set(digit, { text: answer });
       set(share, { text: `${inPercent(probabilities[answer])} %` });
-      const verdict = target ? `${isRight ? "✓ it is" : "✗ but it is"} ${a(wanted)}` : "your drawing";
-      set(truth, { text: empty ? "an empty sheet" : target || isRight ? verdict : `✗ with all heads: ${wanted}` });
+      const verdict = target !== null ? `${isRight ? "✓ it is" : "✗ but it is"} ${a(wanted)}` : "your drawing";
+      set(truth, {
+        text: empty ? "an empty sheet" : target !== null || isRight ? verdict : `✗ with all heads: ${wanted}`,
+      });
       bars.forEach((bar, i) => {
         set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4) });
         bar.classList.toggle("most", i === answer);
@@ -144,15 +146,13 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const likely = order.map((i) => `${i} ${number(probabilities[i])}`).join(", ");
       set(chart, { "aria-label": `probabilities: ${empty ? "none" : likely}` });
       if (empty) return { told: "The sheet is empty: draw a digit.", instead: "Draw a digit" };
-      const told = `${target ? a(wanted, "A") : "Your drawing"} is read as ${answer} (${
-        number(probabilities[answer])
-      }).`;
+      const who = target !== null ? a(wanted, "A") : "Your drawing";
       return {
-        told,
+        told: `${who} is read as ${answer} (${number(probabilities[answer])}).`,
         now: a(answer),
         before: a(indexOfLargest(before)),
-        lost: ([logits]) => [a(indexOfLargest(logits)), `, not ${a(indexOfLargest(before))}`],
-        fades: fadesFrom(whole.laid[0]),
+        lost: (logits) => [a(indexOfLargest(logits)), `, not ${a(indexOfLargest(before))}`],
+        fades: fadesFrom(whole.logits),
         isWrong: !isRight,
       };
     },

@@ -30,6 +30,8 @@ export const element = (name, attributes = {}, ...children) =>
   filled(document.createElement(name), attributes, children);
 export const drawn = (name, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, name), attributes, children);
+/** A line in small letters that names what follows. */
+export const titled = (...words) => element("p", { class: "title" }, ...words);
 export const times = (count, make) => Array.from({ length: count }, (_, i) => make(i));
 
 let dictionary = {}; // what messages are in the reader's language, by their English
@@ -42,6 +44,10 @@ const withNamed = (text, named) => text.replace(/\{(\w+)\}/g, (_, name) => Strin
 export const tr = (message, named = {}) => withNamed(translated(message), named);
 /** The same as parts of a headline, of which every second is bold: what stands between the message's own asterisks. */
 export const parts = (message, named = {}) => translated(message).split("*").map((part) => withNamed(part, named));
+
+/** An untranslated headline as such parts, in which *✗ words* tell what is wrong. */
+export const marked = (text) =>
+  text.split("*").map((part) => part.startsWith("✗ ") ? element("b", { class: "wrong" }, part.slice(2)) : part);
 
 export const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
 
@@ -74,11 +80,11 @@ export const button = (content, onclick, attributes = {}) =>
 
 /**
  * A control for one choice: a list if it has `options` (names by value), a box if it is a `check`, else a slider.
- * `read` and `write` stand between the choice and the control, `words` says its value, `off` disables it.
+ * `read` and `write` stand between the choice and the control, `words` says its value.
  */
 function control(state, choose, name, spec) {
   const { label = name, options, check, read = () => state[name], write = (value) => ({ [name]: value }) } = spec;
-  const { words = String, off = () => false, min = 0, max, step = 1 } = spec;
+  const { words = String, min = 0, max, step = 1 } = spec;
   const items = Object.entries(options ?? {}).map(([value, text]) => element("option", { value }, text));
   const input = options
     ? element("select", { "aria-label": label }, ...items)
@@ -95,7 +101,6 @@ function control(state, choose, name, spec) {
       const letters = longest([min, max].map((end) => String(words(end))));
       set(output, { "--letters": Math.min(letters, MOST_LETTERS) }); // its room, so that nothing moves under the hand
     }
-    node.classList.toggle("off", input.disabled = off());
   };
   return { node, paint };
 }
@@ -202,12 +207,12 @@ function topLine() {
  * What a front end calls to show a picture.
  *
  * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
- * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint`; `headline`, which states what is
- * seen, and `say(text, heard)`, which reads it; a screen reader hears first what only the headline shows. It returns
- * `nodes` to show, `compute()` for after a choice, `paint()` for every change, `end()`, a `hint` that says what to touch
- * until something is, and `room`, the most letters of the headline, of its small line and of the reading. `ask(question,
- * hear)` puts a question to Python, and `hear` gets every part of the answer;
- * there is no `ask` on a page without a kernel.
+ * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`, and `pointing(what)`, which lets a node do
+ * so; `repaint`; `headline`, which states what is seen, and `say(text, heard)`, which reads it; a screen reader hears first
+ * what only the headline shows. It returns `nodes` to show, `compute()` for after a choice, `paint()` for every change,
+ * `end()`, a `hint` that says what to touch until something is, and `room`, the most letters of the headline, of its small
+ * line and of the reading. `ask(question, hear)` puts a question to Python, and `hear` gets every part of the answer; there
+ * is no `ask` on a page without a kernel.
  */
 export function picture(build) {
   const render = ({ model, el }) => {
@@ -236,6 +241,7 @@ export function picture(build) {
     };
     const repaint = () => asked ||= requestAnimationFrame(show);
     const point = (what) => (isTouched = true, pointer.pointed = what, repaint());
+    const pointing = (what) => ({ onpointerenter: () => point(what), onpointerleave: () => point(null) });
     let unsaved = {}, wait = 0;
     const put = () => Object.entries(unsaved).forEach(([choice, value]) => model.set(choice, value));
     const save = () => {
@@ -269,7 +275,8 @@ export function picture(build) {
     if (ask) model.on("msg:custom", heard);
     const say = (text, heard = "") => line.say(text, isTouched ? "" : parts.hint, heard && `${heard} `),
       data = model.get("data");
-    const shared = { model, data, state, pointer, frame, controls, choose, point, repaint, headline, say, ask };
+    const acts = { controls, choose, point, pointing, repaint, headline, say, ask };
+    const shared = { model, data, state, pointer, frame, ...acts };
     const parts = build(shared), [large = 0, small = 0, read = 0] = parts.room ?? [];
     keep([large, small]);
     line.keep([read]);

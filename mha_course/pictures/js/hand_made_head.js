@@ -1,8 +1,8 @@
 // A head made by hand: change a number of W_q or W_k, and see each word's query and key, and the weights.
 
 import { attentionWeights, linear, matrix, rowOf, sumOf, unpack } from "./attention.js";
-import { button, drawn, element, longest, number, parts, picture, roving, set, times, tr } from "./elements.js";
-import { heatMap, named, scale } from "./heat_map.js";
+import { button, element, longest, number, parts, picture, roving, set, times, titled, tr } from "./elements.js";
+import { heatMap, named, queryFrame, scale } from "./heat_map.js";
 import { firstLargest } from "./told.js";
 
 const MOST = 20; // how far a number goes up and down
@@ -68,12 +68,11 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const top = line(element("td"), head(tr("query"), "col", "q"), head(tr("key"), "col", "k"));
   const lines = words.map((word, i) => line(head(word, "row"), ...figures[i]));
   const vectors = element("table", { class: "figures" }, top, ...lines);
-  const onpick = (cell) => choose({ query: Math.floor(cell / n) });
+  const onpick = ({ query }) => choose({ query });
   const map = heatMap(n, n, { numbers: true, label: tr("weights"), onpick, onmove: point, onhover: point });
-  const band = map.over.appendChild(drawn("path", { class: "query" }));
-  const title = (text) => element("p", { class: "title" }, text);
-  const left = element("div", {}, title(tr("each word’s query and key")), vectors, scale());
-  const across = title(tr("weights: rows are queries, columns are keys"));
+  const frame = queryFrame(map, n);
+  const left = element("div", {}, titled(tr("each word’s query and key")), vectors, scale());
+  const across = titled(tr("weights: rows are queries, columns are keys"));
   const right = element("div", {}, across, named(map, words, words));
 
   function compute() {
@@ -117,20 +116,20 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     });
     figures.forEach((pair, i) => [queries, keys].forEach((M, k) => set(pair[k], { text: listed(rowOf(M, i)) })));
     map.show(weights.data);
-    set(band, { d: `M0,${query}H${n}V${query + 1}H0Z` });
-    map.mark("pointed", (i) => i === pointer.pointed);
+    frame(query);
+    map.mark("pointed", (i) => i === pointer.pointed?.cell);
     map.say((i, row, column) => {
       const [query, key] = [words[row], words[column]];
       return tr("query {query}, key {key}: {weight}", { query, key, weight: number(weights.data[i]) });
     }, query * n);
     headline(...seen(query));
-    const at = pointer.pointed ?? query * n + firstLargest(rowOf(weights, query), 2),
+    const at = pointer.pointed?.cell ?? query * n + firstLargest(rowOf(weights, query), 2),
       [i, j] = [Math.floor(at / n), at % n];
     say(reading(words[i], rowOf(queries, i), words[j], rowOf(keys, j), number(weights.data[at])));
   }
 
   const below = element("div", { class: "made" }, left, right);
-  const choosing = title(tr("click a number, then type a digit or move its slider; · is 0"));
+  const choosing = titled(tr("click a number, then type a digit or move its slider; · is 0"));
   const heading = element("div", { class: "heading" }, choosing, element("div", { class: "tools" }, ...tools));
   const hint = tr("Click a row of weights to choose its query.");
   const widest = words.find((word) => longest([word]) === longest(words)), sums = words.map((_, i) => rowOf(X, i));

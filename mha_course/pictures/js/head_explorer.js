@@ -1,23 +1,21 @@
 // The heads of a small model: look at each, switch it off, and see what becomes of the answers. All is computed here.
 
-import { indexOfLargest, integers, rowOf, softmax, sumOf, unpack } from "./attention.js";
+import { indexOfLargest, integers, rowOf, softmax, unpack } from "./attention.js";
 import { digitStage } from "./digit_stage.js";
-import { button, element, inSlices, longest, number, picture, roomy, roving, set, times } from "./elements.js";
+import { button, element, inSlices, number, picture, roomy, roving, set, times, titled } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { firstLargest } from "./told.js";
-import { tokenStage } from "./token_stage.js";
 import { transformer } from "./transformer.js";
 
 const MOST_BROKEN = 3; // "break it" tries all sets of up to this many heads
 
 export default picture((parts) => {
-  const { data, state, controls, pointer, choose, point, repaint, headline, say } = parts,
-    { answers, blocks, kind } = data;
+  const { data, state, controls, pointer, choose, point, pointing, repaint, headline, say } = parts, { blocks } = data;
   const computer = transformer(unpack(data), blocks), example = examplesOf(data);
   const numHeads = state.gates[0].length;
   const every = (gate) => blocks.map(() => Array(numHeads).fill(gate));
   const isWhole = (gates) => gates.flat().every((gate) => gate === 1);
-  const stage = (kind === "digits" ? digitStage : tokenStage)({ ...parts, example });
+  const stage = digitStage({ ...parts, example });
   let gated = null,
     whole = null,
     weighed = {},
@@ -26,30 +24,28 @@ export default picture((parts) => {
     stopJudging = () => {},
     stopWeighing = () => {};
 
-  const show = (i) => (stage.leave?.(), { example: i, drawn: null });
-  const words = (i) => stage.isOwn?.() ? "yours" : i;
+  const show = (i) => (stage.leave(), { example: i, drawn: null });
+  const words = (i) => stage.isOwn() ? "yours" : i;
   const browser = controls({ example: { max: example.count - 1, write: show, words } }, { class: "slider" });
   const step = (text, by, label) => button(text, () => choose(show(state.example + by)), { "aria-label": label });
   const earlier = step("‹", -1, "the example before"), later = step("›", 1, "the next example");
   const browse = element("div", { class: "browse" }, earlier, browser, later);
 
-  const quoted = (name) => kind === "digits" ? name : `“${name}”`;
   const nameOf = ({ layer, head }) => `${blocks[layer]}, head ${head}`;
   const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard({ layer, head })));
   function makeCard(place) {
-    const { layer, head } = place, shown = stage.card(place), enter = () => point(place), leave = () => point(null);
+    const { layer, head } = place, shown = stage.card(place);
     const flip = () => choose({ gates: changed(state.gates, [place], state.gates[layer][head] ? 0 : 1) });
     const toggle = button([element("i", { class: "track" }), `head ${head}`], flip, { class: "switch" });
     const focus = () => toggle.matches(":focus-visible") && (choose(place), point(place));
-    set(toggle, { role: "switch", onblur: leave, onfocus: focus });
-    const top = element("div", { class: "card-top" }, toggle, ...(shown.corner ? [shown.corner] : []));
-    const node = element("div", { class: "card", onpointerenter: enter, onpointerleave: leave }, top, shown.node);
+    set(toggle, { role: "switch", onblur: () => point(null), onfocus: focus });
+    const top = element("div", { class: "card-top" }, toggle, shown.corner);
+    const node = element("div", { class: "card", ...pointing(place) }, top, shown.node);
     return { layer, head, shown, toggle, node };
   }
   const rows = blocks.map((name, layer) => {
     const own = cards.filter((card) => card.layer === layer).map(({ node }) => node);
-    const title = element("p", { class: "title" }, name);
-    return element("div", { class: "layer", role: "group", "aria-label": `heads of ${name}` }, title, ...own);
+    return element("div", { class: "layer", role: "group", "aria-label": `heads of ${name}` }, titled(name), ...own);
   });
   roving(cards.map(({ toggle }) => toggle), numHeads);
   /** The gates with some heads at another gate. */
@@ -58,7 +54,7 @@ export default picture((parts) => {
     return gates.map((row, layer) => row.map((gate, head) => isIn(layer, head) ? to : gate));
   };
 
-  const presets = { "all on": every(1), "all off": every(0), ...data.presets };
+  const presets = { "all on": every(1), "all off": every(0) };
   const presetButtons = Object.entries(presets).map(([name, gates]) => [gates, button(name, () => choose({ gates }))]);
   const meter = element("div", { class: "meter", role: "img" }, element("i"), element("i", { class: "before" }));
   const score = roomy("score");
@@ -80,17 +76,16 @@ export default picture((parts) => {
   }
   /** Switch off the fewest heads whose loss changes an answer. */
   function* search(gates, inputs) {
-    const before = answersOf(inputs, gates), on = cards.filter(({ layer, head }) => gates[layer][head] > 0);
-    if (stage.isEmpty?.()) return tell(gates, "Draw a digit first.");
+    const before = answerOf(inputs, gates), on = cards.filter(({ layer, head }) => gates[layer][head] > 0);
+    if (stage.isEmpty()) return tell(gates, "Draw a digit first.");
     let sets = [[]];
     for (let size = 1; size <= Math.min(MOST_BROKEN, on.length); size++) {
       sets = sets.flatMap((gone) => on.slice(on.indexOf(gone.at(-1)) + 1).map((card) => [...gone, card]));
       for (const gone of sets) {
         yield;
-        const fewer = changed(gates, gone, 0), after = answersOf(inputs, fewer);
-        if (String(after) === String(before)) continue;
-        const names = gone.map(nameOf).join(" and ");
-        tell(fewer, `Without ${names}: ${changeOf(before, after)}.`);
+        const fewer = changed(gates, gone, 0), after = answerOf(inputs, fewer);
+        if (after === before) continue;
+        tell(fewer, `Without ${gone.map(nameOf).join(" and ")}: read as ${after}, not ${before}.`);
         return choose({ gates: fewer });
       }
     }
@@ -99,17 +94,11 @@ export default picture((parts) => {
     const tooMany = `It takes more than ${MOST_BROKEN} heads to change this answer. Try another example.`;
     tell(gates, on.length > MOST_BROKEN ? tooMany : few);
   }
-  function changeOf(before, after) {
-    if (after.length === 1) return `read as ${answers[after[0]]}, not ${answers[before[0]]}`;
-    const count = after.filter((answer, i) => answer !== before[i]).length;
-    return `${count} of ${after.length} answers ${count === 1 ? "changes" : "change"}`;
-  }
-
   function run(inputs, gates) {
-    const result = computer.run(inputs, gates);
-    return { ...result, laid: stage.laid(result.logits) };
+    const { weights, logits } = computer(inputs, gates);
+    return { weights, logits: rowOf(logits, 0) }; // the class token's
   }
-  const answersOf = (inputs, gates) => run(inputs, gates).laid.map(indexOfLargest);
+  const answerOf = (inputs, gates) => indexOfLargest(run(inputs, gates).logits);
 
   function compute() {
     const inputs = stage.current(), { gates } = state, subject = subjectOf(gates);
@@ -122,21 +111,20 @@ export default picture((parts) => {
     if (weighed.subject !== subject) {
       stopWeighing();
       weighed = { subject };
-      if (isWhole(gates)) stopWeighing = inSlices(weigh(inputs, whole.laid, weighed));
+      if (isWhole(gates)) stopWeighing = inSlices(weigh(inputs, indexOfLargest(whole.logits), weighed));
     }
     if (judged !== String(gates)) judge(gates);
   }
-  /** Find the head without which most answers change, of such heads the one without which they lose most nats. */
-  function* weigh(inputs, before, found) {
-    const own = before.map(indexOfLargest), without = [];
+  /** Find the head without which the answer changes, of several the one without which it loses most nats. */
+  function* weigh(inputs, own, found) {
+    const without = [];
     for (const card of cards) {
-      const { laid } = run(inputs, changed(every(1), [card], 0));
-      const lost = -sumOf(laid.map((logits, i) => Math.log(Math.max(softmax(logits)[own[i]], 1e-30))));
-      without.push({ card, laid, lost, changes: laid.filter((logits, i) => indexOfLargest(logits) !== own[i]).length });
+      const { logits } = run(inputs, changed(every(1), [card], 0));
+      const lost = -Math.log(Math.max(softmax(logits)[own], 1e-30));
+      without.push({ card, logits, lost, changes: indexOfLargest(logits) !== own });
       yield;
     }
-    const most = Math.max(...without.map(({ changes }) => changes));
-    const those = without.filter(({ changes }) => changes === most);
+    const changing = without.filter(({ changes }) => changes), those = changing.length ? changing : without;
     found.dearest = those[firstLargest(those.map(({ lost }) => lost), 2)];
     repaint();
   }
@@ -152,18 +140,15 @@ export default picture((parts) => {
   }
   /** Accuracy, loss and changed answers on all held-out examples. */
   function* count(gates) {
-    let right = 0, wholeRight = 0, changed = 0, total = 0, loss = 0;
-    for (let i = 0; i < example.count; i++) {
-      const target = example.targets(i), { laid } = run(stage.inputs(i), gates);
-      wholeAnswers[i] ??= isWhole(gates) ? laid.map(indexOfLargest) : answersOf(stage.inputs(i), every(1));
-      laid.forEach((logits, place) => {
-        const answer = indexOfLargest(logits), before = wholeAnswers[i][place];
-        right += answer === target[place];
-        wholeRight += before === target[place];
-        changed += answer !== before;
-        loss -= Math.log(Math.max(softmax(logits)[target[place]], 1e-30));
-        total += 1;
-      });
+    const total = example.count;
+    let right = 0, wholeRight = 0, changed = 0, loss = 0;
+    for (let i = 0; i < total; i++) {
+      const target = example.target(i), { logits } = run(stage.inputs(i), gates), answer = indexOfLargest(logits);
+      const before = wholeAnswers[i] ??= isWhole(gates) ? answer : answerOf(stage.inputs(i), every(1));
+      right += answer === target;
+      wholeRight += before === target;
+      changed += answer !== before;
+      loss -= Math.log(Math.max(softmax(logits)[target], 1e-30));
       yield;
     }
     const percent = (count) => `${(100 * count / total).toFixed(1)} %`;
@@ -175,13 +160,13 @@ export default picture((parts) => {
   }
 
   function paint() {
-    const { gates } = gated, { pointed } = pointer, target = stage.isOwn?.() ? null : example.targets(state.example);
+    const { gates } = gated, { pointed } = pointer, target = stage.isOwn() ? null : example.target(state.example);
     const { told, ...answer } = stage.paint({ gated, whole, target });
     const { dearest } = weighed, said = above(gates, answer);
     headline(...found.words ? [...said.slice(0, 3), element("small", {}, found.words)] : said);
     for (const { layer, head, shown, toggle, node } of cards) {
       const weights = gated.weights[layer][head], name = nameOf({ layer, head });
-      shown.paint(weights, gated.valid[layer], stage.shade);
+      shown.paint(weights, stage.shade);
       node.classList.toggle("off", !gates[layer][head]);
       node.classList.toggle("named", Boolean(dearest?.changes) && dearest.card.node === node);
       node.classList.toggle("pointed", pointed?.layer === layer && pointed?.head === head);
@@ -197,78 +182,59 @@ export default picture((parts) => {
     say(`${pointed ? pointedAt(pointed) : allHeads(gates)} ${told}`);
   }
   /** Which head matters most, that none does, or what the model says without those that are off: parts of the headline. */
-  function above(gates, { now, before, lost, fades = () => "", isWrong = false, instead = "" }) {
+  function above(gates, { now, before, lost, fades, isWrong, instead = "" }) {
     if (instead) return ["", instead];
     if (isWhole(gates) && !weighed.dearest) return ["With all heads: ", now];
     if (isWhole(gates)) {
-      const { card, laid, changes } = weighed.dearest, name = nameOf(card);
-      if (changes) {
-        return [`${name[0].toUpperCase()}${name.slice(1)} matters most: without it `, ...lost(laid, changes)];
-      }
-      const less = fades(laid) && `Without ${name}: ${fades(laid)}. `;
+      const { card, logits, changes } = weighed.dearest, name = nameOf(card);
+      if (changes) return [`${name[0].toUpperCase()}${name.slice(1)} matters most: without it `, ...lost(logits)];
+      const less = fades(logits) && `Without ${name}: ${fades(logits)}. `;
       const small = element("small", {}, `${less}“break it” looks for several heads that do.`);
-      return ["", "No single head", ` changes ${laid.length === 1 ? "this answer" : "these answers"}`, small];
+      return ["", "No single head", " changes this answer", small];
     }
     const off = cards.filter(({ layer, head }) => !gates[layer][head]), changed = before !== now;
     const some = off.length < 3 ? off.map(nameOf).join(" and ") : `these ${off.length} heads`;
     const which = off.length ? `Without ${off.length === cards.length ? "any head" : some}` : "With these gates";
-    return [
-      `${which}: `,
-      element("b", { class: changed || isWrong ? "wrong" : "" }, changed ? `${now}, not ${before}` : `still ${now}`),
-    ];
+    const claim = changed ? `${now}, not ${before}` : `still ${now}`;
+    return [`${which}: `, element("b", { class: changed || isWrong ? "wrong" : "" }, claim)];
   }
   function strongest(layer, head, query) {
-    const weights = gated.weights[layer][head], from = Math.min(query, weights.rows - 1);
-    const row = rowOf(weights, from), key = firstLargest(row, 2);
-    const [queries, keys] = stage.namesOf(layer).map((names) => names.map(quoted));
-    return `from ${queries[from]} most weight, ${number(row[key])}, on ${keys[key]}.`;
+    const row = rowOf(gated.weights[layer][head], query), key = firstLargest(row, 2);
+    return `from ${stage.names[query]} most weight, ${number(row[key])}, on ${stage.names[key]}.`;
   }
   function pointedAt({ layer = state.layer, head = state.head, query = state.query, key }) {
-    if (kind === "digits" && pointer.pointed.layer === undefined) {
-      return `Patch ${stage.namesOf()[1][key]}: ${stage.doesAClick()}.`;
-    }
+    if (pointer.pointed.layer === undefined) return `Patch ${stage.names[key]}: ${stage.doesAClick()}.`;
     const name = `${nameOf({ layer, head })}${gated.gates[layer][head] ? "" : " (off)"}`;
     if (key === undefined) return `${name}: ${strongest(layer, head, query)}`;
     const weight = number(rowOf(gated.weights[layer][head], query)[key], 3);
-    const [queries, keys] = stage.namesOf(layer).map((names) => names.map(quoted));
-    return `${name}: ${queries[query]} → ${keys[key]} weighs ${weight}.`;
+    return `${name}: ${stage.names[query]} → ${stage.names[key]} weighs ${weight}.`;
   }
   function allHeads(gates) {
     const off = blocks.map((name, layer) => [name, gates[layer].flatMap((gate, head) => gate ? [] : [head])]);
     const gone = off.filter(([, heads]) => heads.length).map(([name, heads]) => `${name}: ${heads.join(", ")}`);
-    const names = stage.namesOf(state.layer)[0], from = quoted(names[Math.min(state.query, names.length - 1)]);
-    return `From ${from}. ${gone.length ? `Heads off: ${gone.join("; ")}.` : "All heads are on."}`;
+    return `From ${stage.names[state.query]}. ${gone.length ? `Heads off: ${gone.join("; ")}.` : "All heads are on."}`;
   }
 
-  const pens = stage.tools ? [element("div", { class: "tools" }, ...stage.tools)] : [];
+  const pens = element("div", { class: "tools" }, ...stage.tools);
   const test = element("div", { class: "test" }, meter, score.node);
-  const left = element("div", { class: "left" }, ...stage.left, ...pens, browse, scale(stage.marks, stage.shade), test);
+  const left = element("div", { class: "left" }, ...stage.left, pens, browse, scale(stage.marks, stage.shade), test);
   const right = element("div", { class: "right" }, ...rows, stage.answer);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 6 ? 3 : numHeads };
-  const which = 2 * longest(blocks) + 30; // letters of two heads
   score.keep([87]);
-  const nodes = [tools, element("div", { class: `stage ${kind}`, ...heads }, left, right)];
+  const nodes = [tools, element("div", { class: "stage digits", ...heads }, left, right)];
   return {
     nodes,
     compute,
     paint,
     hint: "Switch a head off, or choose a cell.",
-    room: kind === "digits" ? [56, 92, 125] : [which + 30, 2 * which, 130],
+    room: [56, 92, 125],
     end: () => (stopSearching(), stopJudging(), stopWeighing()),
   };
 });
 
 /** The held-out examples: whole numbers that Python packed, cut into one piece for each example. */
-function examplesOf({ count, words, ...data }) {
-  const [targets, inputs, lengths, labels] = ["targets", "inputs", "lengths", "labels"].map((name) =>
-    integers(data[name])
-  );
-  const piece = (numbers, i) => numbers.subarray(i * numbers.length / count, (i + 1) * numbers.length / count);
-  return {
-    count,
-    inputs: (i) => Array.from(piece(inputs, i)),
-    targets: (i) => piece(targets, i),
-    length: (i) => lengths.length ? lengths[i] : undefined,
-    labels: (i, start, size) => Array.from(piece(labels, i).subarray(start, start + size), (word) => words[word]),
-  };
+function examplesOf({ count, ...data }) {
+  const [targets, inputs] = ["targets", "inputs"].map((name) => integers(data[name]));
+  const inputsOf = (i) => Array.from(inputs.subarray(i * inputs.length / count, (i + 1) * inputs.length / count));
+  return { count, inputs: inputsOf, target: (i) => targets[i] };
 }

@@ -1,14 +1,14 @@
 // A switch for every head over a table of all their sets: what a head is worth in this company, and what measures keep.
 
 import { unpack } from "./attention.js";
-import { button, element, number, picture, set, times } from "./elements.js";
+import { button, element, number, picture, set, times, titled } from "./elements.js";
 import { headCards } from "./head_cards.js";
 import { firstLargest } from "./told.js";
 
 const MEAN = "mean of all sets";
 
 export default picture((parts) => {
-  const { data, state, controls, pointer, choose, point, headline, say } = parts;
+  const { data, state, controls, pointer, choose, pointing, headline, say } = parts;
   const { layers, heads, orders, means } = data, count = layers * heads, all = 2 ** count - 1;
   const values = unpack(data).values.data;
   const nameOf = ({ layer, head }) => `layer ${layer}, head ${head}`;
@@ -44,22 +44,21 @@ export default picture((parts) => {
 
   const bars = cards.map(({ place, node, top }) => {
     const figure = element("b"), marks = ["fill", "ghost"].map((name) => element("i", { class: name }));
-    const hover = { onpointerenter: () => point(place), onpointerleave: () => point(null) };
     top.append(figure);
-    set(node, hover).append(element("div", { class: "worth" }, ...marks));
+    set(node, pointing(place)).append(element("div", { class: "worth" }, ...marks));
     return { figure, marks };
   });
   const rows = times(layers, (layer) => {
     const grid = { class: "layer", role: "group", "aria-label": `layer ${layer}`, "--heads": heads, "--narrow": 3 };
-    const title = element("p", { class: "title" }, `layer ${layer}`);
-    return element("div", grid, title, ...cards.filter(({ place }) => place.layer === layer).map(({ node }) => node));
+    const own = cards.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node);
+    return element("div", grid, titled(`layer ${layer}`), ...own);
   });
   const sample = (kind, words) => element("span", { class: "sample" }, element("i", { class: kind }), words);
   const legend = element("p", { class: "title legend" }, "accuracy a head adds");
   const samples = { bar: "to the heads that are on", dash: "to all others", ring: "cheapest" };
   legend.append(...Object.entries(samples).map(([kind, words]) => sample(kind, words)));
 
-  const asMany = element("p", { class: "title" });
+  const asMany = titled();
   const names = [...Object.keys(orders), MEAN];
   const ranked = names.map((name) => {
     const fill = element("i", { class: "fill" }), ghost = element("i", { class: "ghost" }), figure = element("span");

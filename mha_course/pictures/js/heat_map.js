@@ -6,9 +6,10 @@ const LEVELS = 40; // shades of a dense map; the number itself stands in the lin
 const HATCHES = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6";
 
 /**
- * Cells of one unit each in an <svg>. Options: `gap` between cells, `numbers` written into them, `onpick(cell)` and
- * `onhover(cell or null)`. With a `label` the map is one tab stop with arrows inside; `onmove(cell)` hears where they go.
- * `show(weights, masked, shade)` colours the cells; `shade` maps a weight to the scale, 0 to 1.
+ * Cells of one unit each in an <svg>. Options: `gap` between cells, `numbers` written into them, `onpick(place)` and
+ * `onhover(place or null)`, where a place is {cell, query, key}. With a `label` the map is one tab stop with arrows inside;
+ * `onmove(place)` hears where they go. `show(weights, masked, shade)` colours the cells; `shade` maps a weight to the scale,
+ * 0 to 1.
  */
 export function heatMap(rows, columns, options = {}) {
   const { gap = 0.06, numbers = false, label, role = "img", onpick, onmove = onpick, onhover, ...attributes } = options;
@@ -20,18 +21,19 @@ export function heatMap(rows, columns, options = {}) {
   });
   const field = drawn("g", {}, ...cells), over = drawn("g", { class: "over" });
   const node = drawn("svg", { viewBox: `0 0 ${columns} ${rows}`, ...attributes }, field, over);
+  const placeAt = (cell) => ({ cell, query: Math.floor(cell / columns), key: cell % columns });
   const cellOf = (event) => cells.indexOf(event.target.closest(".cell"));
-  const onCell = (act) => (event) => cellOf(event) >= 0 && act(cellOf(event));
+  const onCell = (act) => (event) => cellOf(event) >= 0 && act(placeAt(cellOf(event)));
   if (onpick) field.addEventListener("click", onCell(onpick));
   if (onhover) set(field, { onpointerover: onCell(onhover), onpointerleave: () => onhover(null) });
   let stopAt = () => {};
   if (label) {
     set(node, { role: "group", "aria-label": label });
-    stopAt = roving(cells.map((cell) => set(cell, { role })), columns, onmove);
+    stopAt = roving(cells.map((cell) => set(cell, { role })), columns, onmove && ((cell) => onmove(placeAt(cell))));
     field.addEventListener("keydown", (event) => {
       if (!onpick || (event.key !== "Enter" && event.key !== " ")) return;
       event.preventDefault();
-      onpick(cellOf(event));
+      onpick(placeAt(cellOf(event)));
     });
   }
   return {
@@ -55,7 +57,7 @@ export function heatMap(rows, columns, options = {}) {
     },
     /** Say every cell, and let the tab key come to one of them. */
     say(wordsOf, stop = 0) {
-      cells.forEach((cell, i) => set(cell, { "aria-label": wordsOf(i, Math.floor(i / columns), i % columns) }));
+      cells.forEach((cell, i) => set(cell, { "aria-label": wordsOf(i, placeAt(i).query, placeAt(i).key) }));
       if (!node.contains(document.activeElement)) stopAt(stop);
     },
   };
@@ -70,12 +72,12 @@ export function denseMap(rows, columns, { onpick, onhover, ...attributes }) {
   const ground = drawn("rect", { class: "shade", width: columns, height: rows, "--w": 0 });
   const over = drawn("g", { class: "over" }), view = { viewBox: `0 0 ${columns} ${rows}` };
   const node = drawn("svg", { ...view, "shape-rendering": "crispEdges", ...attributes }, ground, ...shapes, over);
-  const cellAt = ({ clientX, clientY }) => {
+  const placeAt = ({ clientX, clientY }) => {
     const { left, top, width, height } = node.getBoundingClientRect();
     const [x, y] = [columns * (clientX - left) / width, rows * (clientY - top) / height].map(Math.floor);
-    return Math.min(Math.max(y, 0), rows - 1) * columns + Math.min(Math.max(x, 0), columns - 1);
+    return { query: Math.min(Math.max(y, 0), rows - 1), key: Math.min(Math.max(x, 0), columns - 1) };
   };
-  set(node, { onclick: (event) => onpick(cellAt(event)), onpointermove: (event) => onhover(cellAt(event)) });
+  set(node, { onclick: (event) => onpick(placeAt(event)), onpointermove: (event) => onhover(placeAt(event)) });
   set(node, { onpointerleave: () => onhover(null) });
   const show = (weights) => {
     const parts = times(LEVELS, () => "");
@@ -106,6 +108,12 @@ export function lengthEdge({ node, over }, rows, columns, onlength) {
     const d = typeof valid === "number" ? `M${valid},0v${rows}` : times(rows, (row) => ofRow(valid[row], row)).join("");
     [edge, grip].forEach((path) => set(path, { d }));
   };
+}
+
+/** A frame on a map around the row of a query; what comes back draws it, and takes it away where there is none. */
+export function queryFrame({ over }, columns) {
+  const frame = over.appendChild(drawn("path", { class: "query" }));
+  return (query) => set(frame, { d: query === null ? "" : `M0,${query}H${columns}V${query + 1}H0Z` });
 }
 
 /** A map between the names of its rows, its columns, and `beside`, one text for each row. */

@@ -1,7 +1,7 @@
 // Kernel regression as attention: drag the query, choose the width, see the curve, the kernel and the attention row.
 
 import { softmax, sumOf, unpack } from "./attention.js";
-import { button, drawn, heed, number, picture, set, times } from "./elements.js";
+import { drawn, heed, number, picture, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { rounded } from "./told.js";
 
@@ -21,7 +21,7 @@ function roundNumbers(low, high) {
 
 export default picture(({ data, state, frame, controls, choose, headline, say }) => {
   const { x: { data: x }, y: { data: y }, truth_x: truthX, truth_y: truthY } = unpack(data);
-  const { units, learned_bandwidth: learned } = data, inX = (at) => `${number(at)}${units.x}`;
+  const { units } = data, inX = (at) => `${number(at)}${units.x}`;
   const [low, high] = data.x_range, spread = high - low, inside = (at) => Math.min(Math.max(at, low), high);
   const bottom = Math.min(...y), top = Math.max(...y), room = 0.1 * (top - bottom) || 1;
   let width = 0; // of the drawing, in its units
@@ -35,8 +35,6 @@ export default picture(({ data, state, frame, controls, choose, headline, say })
     query: { min: low, max: high, step: spread / 200, write: (query) => ({ query: inside(query) }), words: inX },
     ...(truthX ? { show_truth: { label: "show the truth", check: true } } : {}),
   });
-  const learn = button("learned width", () => choose({ bandwidth: learned }));
-  if (learned !== null) strip.append(learn);
 
   const path = (name) => drawn("path", { class: name });
   const curve = path("curve"), real = path("truth"), bell = path("curve thin"), line = path("query-line");
@@ -100,7 +98,6 @@ export default picture(({ data, state, frame, controls, choose, headline, say })
     [dots, cells].forEach((nodes) =>
       nodes.forEach((node, i) => set(node, { "--w": Math.min(weights[i] / TOP, 1).toFixed(3) }))
     );
-    set(learn, { "aria-pressed": learned !== null && Math.abs(state.bandwidth / learned - 1) < 1e-6 });
     const sorted = [...weights].sort((a, b) => b - a), largest = number(sorted[0]);
     const [most, ...others] = [...weights.keys()].filter((i) => number(weights[i]) === largest);
     let needed = 0; // ten equal weights: nine carry 90 %, whatever the last bit of their sum is

@@ -2,7 +2,7 @@
 
 import { attentionWeights, linear, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
 import { element, inPercent, manyHeads, number, parts, percentOf } from "./elements.js";
-import { picture, roving, set, times, tr, unbroken } from "./elements.js";
+import { picture, roving, set, times, titled, tr, unbroken } from "./elements.js";
 import { card, heatMap, lengthEdge, named, scale } from "./heat_map.js";
 
 const MOST_WRITTEN = 8; // keys of a map whose cells have room for their numbers
@@ -16,11 +16,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const headNamed = (head) => tr("head {head}", { head });
   let weights = [], cards = [], framed = null;
 
-  const measure = (length) => choose({ valid_lens: state.valid_lens.with(state.example, length) });
+  const which = { label: tr("sequence"), options: sequences, write: (i) => ({ example: Number(i) }) };
+  const measured = (length) => ({ valid_lens: state.valid_lens.with(state.example, length) });
   const strip = controls({
-    ...(batch > 1
-      ? { example: { label: tr("sequence"), options: sequences, write: (i) => ({ example: Number(i) }) } }
-      : {}),
+    ...(batch > 1 && { example: which }),
     num_heads: {
       max: divisors.length - 1,
       read: () => divisors.indexOf(state.num_heads),
@@ -30,20 +29,19 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     valid_lens: {
       max: numKeys,
       read: () => state.valid_lens[state.example],
-      write: (length) => ({ valid_lens: state.valid_lens.with(state.example, length) }),
+      write: measured,
       words: (length) => tr("{length} of {count}", { length, count: numKeys }),
     },
   }, { class: "controls layer-controls of-length" });
   const accuracy = element("span", { class: "accuracy" }), joined = element("div", { class: "joined", role: "img" });
   strip.lastChild.before(accuracy);
   const maps = element("div", { class: "maps" });
-  const onpick = (cell) => choose({ cell }), isWritten = numKeys <= MOST_WRITTEN;
-  const onhover = (cell) => point(cell === null ? null : { head: state.head, cell });
+  const onpick = ({ cell }) => choose({ cell }), isWritten = numKeys <= MOST_WRITTEN;
+  const onhover = (at) => point(at && { head: state.head, ...at });
   const label = tr("weights of the chosen head");
   const large = heatMap(numQueries, numKeys, { numbers: isWritten, label, onpick, onhover });
-  const edge = lengthEdge(large, numQueries, numKeys, measure),
-    title = element("p", { class: "title" }),
-    barsTitle = element("p", { class: "title" });
+  const edge = lengthEdge(large, numQueries, numKeys, (length) => choose(measured(length)));
+  const title = titled(), barsTitle = titled();
   const bars = element("div", { class: "columns", "aria-hidden": "true" }), frame = element("div");
 
   function compute() {
@@ -62,9 +60,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   /** New small maps, when there are more heads or fewer. */
   function rebuild(count) {
     cards = times(count, (head) => {
-      const onhover = (cell) => point(cell === null ? null : { head, cell });
-      const onpick = (cell) => choose({ head, cell }), gap = count > 10 ? 0 : 0.05;
-      const map = heatMap(numQueries, numKeys, { gap, "aria-hidden": true, onpick, onhover });
+      const onpick = ({ cell }) => choose({ head, cell }), onhover = (at) => point(at && { head, ...at });
+      const map = heatMap(numQueries, numKeys, { gap: count > 10 ? 0 : 0.05, "aria-hidden": true, onpick, onhover });
       return {
         map,
         edge: lengthEdge(map, numQueries, numKeys),
@@ -78,10 +75,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     });
     const lane = (name, count) => element("div", { class: name }, ...times(count, (h) => element("span", {}, h)));
     joined.replaceChildren(lane("trained", trained), lane("now", count));
-    const own = (head) =>
-      times(trained, (old) => old).filter((old) =>
-        old * count < (head + 1) * trained && (old + 1) * count > head * trained
-      );
+    const meets = (old, head) => old * count < (head + 1) * trained && (old + 1) * count > head * trained;
+    const own = (head) => times(trained, (old) => old).filter((old) => meets(old, head));
     const told = times(count, (head) => tr("head {head}: trained {heads}", { head, heads: own(head).join(" + ") }));
     set(joined, { "aria-label": told.join(tr("; ")) });
     maps.replaceChildren(...cards.map(({ node }) => node));
@@ -122,10 +117,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       : tr("{sentence}.", { sentence: seen.join("") });
     const inSmall = [beside(head, cell, valid), note];
     if (count !== trained) inSmall.reverse();
-    headline(
-      ...(count === trained ? seen : split),
-      element("small", {}, unbroken(inSmall.filter(Boolean).join(tr(" ")))),
-    );
+    const small = element("small", {}, unbroken(inSmall.filter(Boolean).join(tr(" "))));
+    headline(...(count === trained ? seen : split), small);
     say(read(pointer.pointed?.head < count ? pointer.pointed : { head, cell }, valid));
   }
 

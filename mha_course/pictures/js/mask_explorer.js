@@ -1,7 +1,7 @@
 // One query, its keys and three ways to write the mask: where padding begins is dragged. All is computed here.
 
 import { softmax, sumOf } from "./attention.js";
-import { button, element, heed, inPercent, number, picture, set, short, times } from "./elements.js";
+import { button, element, heed, inPercent, marked, number, picture, set, short, times } from "./elements.js";
 
 const VERY_LOW = -3e6, FILL = -1e6;
 const WAYS = ["masked_softmax", "fill −1e6", "fill −∞"];
@@ -56,28 +56,17 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
 
   /** What is seen, as parts of the headline: what goes wrong, or that the three ways agree. */
   function seen() {
-    const { valid_len: valid } = state, leak = onPadding(1), wrong = (text) => element("b", { class: "wrong" }, text);
+    const { valid_len: valid } = state, leak = onPadding(1);
     const many = valid === 1 ? `the one ${noun}` : `the ${valid} ${noun}s`;
-    if (!valid) {
-      return [
-        "With no valid key, ",
-        "−1e6",
-        " gives padding ",
-        wrong("all the weight"),
-        " and ",
-        "−∞",
-        " gives ",
-        wrong("NaN"),
-      ];
-    }
+    if (!valid) return marked("With no valid key, *−1e6* gives padding *✗ all the weight* and *−∞* gives *✗ NaN");
     if (leak > 0.995) {
-      return ["", "−1e6", " gives padding ", wrong("all the weight"), `, ${many} ${valid === 1 ? "gets" : "get"} none`];
+      return marked(`*−1e6* gives padding *✗ all the weight*, ${many} ${valid === 1 ? "gets" : "get"} none`);
     }
-    if (leak >= 0.005) return ["", "−1e6", " gives padding ", wrong(percent(leak)), " of the weight"];
+    if (leak >= 0.005) return marked(`*−1e6* gives padding *✗ ${percent(leak)}* of the weight`);
     if (valid === n) {
-      return ["", "Nothing is masked", `: ${n === 1 ? `the one ${noun} has` : `all ${n} ${noun}s share`} the weight`];
+      return marked(`*Nothing is masked*: ${n === 1 ? `the one ${noun} has` : `all ${n} ${noun}s share`} the weight`);
     }
-    return ["", "Padding gets nothing", `: ${many} ${valid === 1 ? "has" : "share"} all the weight`];
+    return marked(`*Padding gets nothing*: ${many} ${valid === 1 ? "has" : "share"} all the weight`);
   }
 
   function words() {
@@ -90,9 +79,7 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
         ? "Adding −3,000,000 to every score changes no weight of a softmax. But now −1e6 is the highest score of the row."
         : "For these scores −1e6 is not low enough.";
     }
-    if (valid === half && !shift) {
-      return "So far the three ways to write the mask agree.";
-    }
+    if (valid === half && !shift) return "So far the three ways to write the mask agree.";
     const shares = times(valid, (key) => `${keys[key]} ${number(weights[0][key])}`);
     return `The three ways agree: ${shares.join(", ")}.`;
   }

@@ -12,14 +12,13 @@ const SURE = 0.3; // of a word that is less likely than this, many cuts make ano
 const UNKNOWN = "This page knows each head cut alone, all sets of the heads with a letter, and the draws. " +
   "In JupyterLab, where SmolLM2 is installed, every cut is computed.";
 
-export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, ask }) => {
+export default picture(({ data, state, controls, pointer, choose, point, pointing, repaint, headline, say, ask }) => {
   const { layers, heads, groups, draws, can_ask } = data, count = layers * heads;
   const texts = textsOf(data), kept = data.titles.map((_, i) => texts.all[i]), canAsk = Boolean(ask && can_ask);
   const placeOf = (head) => ({ layer: Math.floor(head / heads), head: head % heads });
   const nameOf = (head) => `layer ${placeOf(head).layer}, head ${placeOf(head).head}`;
   const roleOf = (head) => groups.find((group) => group.heads.includes(head))?.name;
   const letterOf = (role) => role.replace("the ", "")[0];
-  const pointing = (what) => ({ onpointerenter: () => point(what), onpointerleave: () => point(null) });
   const current = () => texts.get(state.text) ?? kept[state.example];
 
   // The text, and what comes next
@@ -79,17 +78,16 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     cutAll(cuts[drawn[where]]);
   }
   const five = groups[0].heads, both = Object.entries(draws), isDrawn = (cut) => (other) => isSame(cut, other);
-  const chips = [
-    ["all heads on", () => cutAll([]), (cut) => !cut.length],
-    ...groups.map(({ name, heads: own }) => [
-      [element("b", { "aria-hidden": true }, letterOf(name)), own.length > 1 ? `${name} (${own.length})` : name],
-      () => cutAll(own),
-      (cut) => isSame(cut, own),
-    ]),
-    ...both.map((
-      [where, cuts],
-    ) => [`5 others, ${where} ⟳`, () => drawAnew(where, cuts), (cut) => cuts.some(isDrawn(cut))]),
-  ].map(([name, act, isOn]) => ({ node: button(name, act, { class: "chip" }), isOn }));
+  const chip = (content, act, isOn) => ({ node: button(content, act, { class: "chip" }), isOn });
+  const chips = [chip("all heads on", () => cutAll([]), (cut) => !cut.length)];
+  for (const { name, heads: own } of groups) {
+    const letter = element("b", { "aria-hidden": true }, letterOf(name));
+    const words = own.length > 1 ? `${name} (${own.length})` : name;
+    chips.push(chip([letter, words], () => cutAll(own), (cut) => isSame(cut, own)));
+  }
+  for (const [where, cuts] of both) {
+    chips.push(chip(`5 others, ${where} ⟳`, () => drawAnew(where, cuts), (cut) => cuts.some(isDrawn(cut))));
+  }
   const tools = element("div", { class: "tools", role: "group", "aria-label": "cut a group" });
   tools.append(...chips.map(({ node }) => node));
 
@@ -148,11 +146,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const target = text.words[0], top = found?.first, wrong = found?.changes ? "wrong" : "";
     const old = wrong ? [element("s", {}, seen(target))] : [];
     slot.className = `slot ${wrong}`;
-    slot.replaceChildren(
-      element("b", {}, found ? seen(top) : "?"),
-      ...old,
-      element("small", {}, found ? percent(found.firstNats) : ""),
-    );
+    const [word, sure] = found ? [seen(top), percent(found.firstNats)] : ["?", ""];
+    slot.replaceChildren(element("b", {}, word), ...old, element("small", {}, sure));
     headline(...claim(text, found, cut));
     // The ten words of the whole model stand still, so that each bar can be compared with itself; a newcomer is last.
     const isNew = wrong && !text.words.slice(0, TEN).includes(top);
@@ -175,13 +170,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     if (!cut.length) {
       const changing = numChanging(text);
       if (!text.each().length) return [`With all ${count} heads: `, quoted(target)];
-      return changing
-        ? [
-          "",
-          `${changing} of ${count} heads`,
-          `, each cut alone, ${changing === 1 ? "changes" : "change"} ${quoted(target)}`,
-        ]
-        : [`${quoted(target)} stays, `, `whichever of ${count} heads`, " is cut alone"];
+      if (!changing) return [`${quoted(target)} stays, `, `whichever of ${count} heads`, " is cut alone"];
+      const change = changing === 1 ? "changes" : "change";
+      return ["", `${changing} of ${count} heads`, `, each cut alone, ${change} ${quoted(target)}`];
     }
     const named = cut.length > 1 && groups.find(({ heads: own }) => isSame(cut, own));
     const some = named ? `the ${cut.length} ${named.name} heads` : `${cut.length} of ${count} heads`;
@@ -224,9 +215,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       const told = [...hits(near, "other heads of its layer"), ...hits(others, "of all others")].join(", and ");
       const elsewhere = kept.filter((other) => other !== text && other.after(cut).changes).length;
       const breaks = layer < 2 && elsewhere > 2 ? ": it breaks much, which is no sign of a job" : "";
-      return `${
-        told ? ` Cut alone, ${told} change the word.` : ""
-      } In ${elsewhere} other texts this head does${breaks}.`;
+      const alone = told && ` Cut alone, ${told} change the word.`;
+      return `${alone} In ${elsewhere} other texts this head does${breaks}.`;
     }
     const isFive = isSame(cut, five),
       told = both.flatMap(([where, cuts]) => hits(cuts, `draws of 5 others (${where})`));

@@ -1,33 +1,20 @@
 // Two texts in one row: the border that a program puts between them, and how far each output is from its text alone.
 
-import { attentionWeights, linear, matrix, mix, rowOf, rowsOf, unpack } from "./attention.js";
-import { amount, drawn, element, heed, number, picture, set, times } from "./elements.js";
+import { rowOf, rowsOf, unpack } from "./attention.js";
+import { amount, drawn, element, heed, marked, number, picture, set, times, titled } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const AGAIN = "start again";
 const POSITIONS = { [AGAIN]: AGAIN, "go on": "go on" };
 
-/** Weights (null: masked) and outputs of a causal head that reads the row with this border. */
-function readRow({ tokens, places, W_q, W_k }, border, masked, again) {
-  const n = tokens.rows, d = tokens.columns, weights = Array(n * n).fill(null), outputs = [];
-  const positionOf = (i) => again && i >= border ? i - border : i;
-  const X = matrix(n, d);
-  tokens.data.forEach((x, at) => X.data[at] = x + rowOf(places, positionOf(Math.floor(at / d)))[at % d]);
-  const queries = linear(X, W_q), keys = linear(X, W_k);
-  for (const [start, end] of masked ? [[0, border], [border, n]] : [[0, n]]) {
-    const [Q, K, V] = [queries, keys, X].map((all) => rowsOf(all, start, end - start));
-    const own = attentionWeights(Q, K, 1, times(end - start, (i) => i + 1)), output = mix(own, V, [1]);
-    times(end - start, (i) => {
-      outputs.push(rowOf(output, i));
-      times(i + 1, (j) => weights[(start + i) * n + start + j] = rowOf(own[0], i)[j]);
-    });
-  }
-  return { weights, outputs };
-}
-
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
-  const { names, border: right, alike } = data, tensors = unpack(data), n = names.length;
-  const alone = readRow(tensors, right, true, true);
+  const { names, border: right, alike } = data, every = unpack(data), n = names.length;
+  /** Weights, 0 where masked, and distances of outputs from their texts alone, read in one of all ways. */
+  function readRow(border, masked, again) {
+    const at = 4 * border + (masked ? 0 : 2) + (again ? 0 : 1);
+    return { weights: rowsOf(every.weights, at * n, n).data, far: [...rowOf(every.far, at)] };
+  }
+  const due = readRow(right, true, true).weights;
   let reading = null;
 
   const strip = controls({
@@ -38,7 +25,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const map = heatMap(n, n, { label: "attention weights", class: "chart", onmove: point, onhover: point });
   heed(map.node, (across) => choose({ border: Math.round(across * n) }));
   const line = map.over.appendChild(drawn("path", { class: "edge" })), verdicts = times(n, () => element("span"));
-  const title = element("p", { class: "title" }, "weights; on the right, how far each output is from its text alone");
+  const title = titled("weights; on the right, how far each output is from its text alone");
   const left = element("div", {}, title, named(map, names, names, verdicts)), side = element("div", {}, scale());
   side.append(
     element("p", {}, "Text B begins at token 5. The lines are where the program puts the border."),
@@ -46,39 +33,37 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   );
 
   function compute() {
-    const { weights, outputs } = readRow(tensors, state.border, state.masked, state.positions === AGAIN);
-    const far = outputs.map((output, i) => Math.max(...output.map((x, j) => Math.abs(x - alone.outputs[i][j]))));
-    const isLeak = (i) => weights[i] !== null && alone.weights[i] === null;
-    const isLost = (i) => weights[i] === null && alone.weights[i] !== null;
-    const cells = weights.map((_, i) => i), count = (isSo) => cells.filter(isSo).length;
+    const { weights, far } = readRow(state.border, state.masked, state.positions === AGAIN);
+    const isLeak = (i) => weights[i] > 0 && due[i] === 0, isLost = (i) => weights[i] === 0 && due[i] > 0;
+    const count = (isSo) => [...weights.keys()].filter(isSo).length;
     reading = { weights, far, isLeak, isLost, leaks: count(isLeak), lost: count(isLost) };
   }
 
+  const told = () => `${amount(reading.leaks, "pair leaks", "pairs leak")}, ${reading.lost} missing`;
   /** What goes wrong, or that nothing does: parts of the headline. */
   function seen() {
     const { leaks, lost, far } = reading, wrong = far.filter((x) => x > alike).length;
-    const bold = element("b", { class: "wrong" }, amount(wrong, "token differs", "tokens differ"));
+    const why = leaks || lost ? `${told()}: ` : "Every pair is right, but the positions of B go on: ";
     if (!wrong) return ["Each token gets what it gets in its text alone"];
-    if (!leaks && !lost) return ["Every pair is right, but the positions of B go on: ", bold];
-    return [`${amount(leaks, "pair leaks", "pairs leak")}, ${lost} missing: `, bold];
+    return marked(`${why}*✗ ${amount(wrong, "token differs", "tokens differ")}`);
   }
 
   function paint() {
-    const { weights, far, isLeak, isLost, leaks, lost } = reading, { pointed } = pointer;
+    const { weights, far, isLeak, isLost } = reading, { pointed } = pointer;
     headline(...seen());
-    map.show(weights, (i) => weights[i] === null);
+    map.show(weights, (i) => weights[i] === 0);
     map.mark("wrong", (i) => isLeak(i) || isLost(i));
-    map.mark("pointed", (i) => i === pointed);
-    const words = (i) => `${weights[i] === null ? "masked" : number(weights[i])}${isLeak(i) ? ", a leak" : ""}`;
+    map.mark("pointed", (i) => i === pointed?.cell);
+    const words = (i) => `${weights[i] === 0 ? "masked" : number(weights[i])}${isLeak(i) ? ", a leak" : ""}`;
     const pair = (i) => `Query ${names[Math.floor(i / n)]}, key ${names[i % n]}: ${words(i)}`;
     map.say(pair);
     set(line, { d: `M${state.border},0v${n}M0,${state.border}h${n}` });
     const verdict = (x) => x > alike ? `✗ ${number(x)}` : "✓";
     verdicts.forEach((node, i) => set(node, { text: verdict(far[i]), class: far[i] > alike ? "wrong" : null }));
     const [A, B] = [far.slice(0, right), far.slice(right)].map((part) => number(Math.max(...part)));
-    const pairs = `${amount(leaks, "pair leaks", "pairs leak")}, ${lost} missing.`;
-    const at = pointed == null ? "" : `${pair(pointed)}. `;
-    say(`${at}Border before token ${state.border}. From each text alone, A differs by up to ${A}, B by ${B}.`, pairs);
+    const at = pointed ? `${pair(pointed.cell)}. ` : "";
+    const apart = `From each text alone, A differs by up to ${A}, B by ${B}.`;
+    say(`${at}Border before token ${state.border}. ${apart}`, `${told()}.`);
   }
 
   return {

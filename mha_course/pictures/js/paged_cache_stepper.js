@@ -1,7 +1,7 @@
 // Where the keys and values of texts that come and go are kept: in one rectangle, and in blocks with a table.
 
 import { sumOf } from "./attention.js";
-import { amount, button, drawn, element, picture, set, times } from "./elements.js";
+import { amount, button, drawn, element, picture, set, times, titled } from "./elements.js";
 import { heatMap } from "./heat_map.js";
 import { player } from "./player.js";
 
@@ -24,8 +24,8 @@ export default picture((parts) => {
   const rowAt = (i) => Math.floor(i / longest), blockAt = (i) => Math.floor(i / state.block_size);
   const ownerAt = (i) => rows.find((row) => reading.tables[row].includes(blockAt(i)));
   const mapOf = (name, height, width, rowOf) => {
-    const onhover = (i) => point(i === null ? null : { name, i, row: rowOf(i) });
-    const onpick = (i) => choose({ row: rowOf(i) ?? state.row });
+    const onhover = (at) => point(at && { name, i: at.cell, row: rowOf(at.cell) });
+    const onpick = ({ cell }) => choose({ row: rowOf(cell) ?? state.row });
     return heatMap(height, width, { numbers: true, label: name, onpick, onmove: onhover, onhover });
   };
   const maps = {
@@ -38,18 +38,17 @@ export default picture((parts) => {
 
   const names = rows.map((row) => button("", () => choose({ row }), { class: "glyph" }));
   const entries = rows.map(() => [element("th", { scope: "row" }), element("td")]);
-  const title = (...words) => element("p", { class: "title" }, ...words);
   const div = (name, ...nodes) => element("div", name ? { class: name } : {}, ...nodes);
   const chips = element("span", { class: "tools" }, ...sizes.map(({ node }) => node));
   const tables = element("table", { class: "figures" }, ...entries.map((cells) => element("tr", {}, ...cells)));
   const left = div(
     "",
-    title("one rectangle: a row for each text"),
+    titled("one rectangle: a row for each text"),
     div("framed", div("row-names", ...names), maps.rectangle.node),
     element("p", {}, TOLD),
   );
-  const memory = div("memory-of", maps.memory.node, div("", title("the tables"), tables));
-  const right = div("", title("memory in blocks of ", chips), memory);
+  const memory = div("memory-of", maps.memory.node, div("", titled("the tables"), tables));
+  const right = div("", titled("memory in blocks of ", chips), memory);
 
   function compute() {
     const { step, block_size: size } = state, rectangle = Array(count).fill(null), memory = [...rectangle];

@@ -2,7 +2,7 @@
 
 import { integers, matrix, rowOf } from "./attention.js";
 import { drawn, element, inPercent, longest, number, picture, roving, set, times, unbroken } from "./elements.js";
-import { card, denseMap, heatMap, named, scale } from "./heat_map.js";
+import { card, denseMap, heatMap, named, queryFrame, scale } from "./heat_map.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
 
@@ -28,16 +28,13 @@ export default picture((parts) => {
   const { node, paint: paintPlayer, stop } = player(steps, parts, losses.length ? [chart] : []);
 
   const cards = titles.map((title, head) => {
-    const at = (cell) => ({ head, query: Math.floor(cell / keys.length) });
-    const onpick = (cell) => choose(at(cell));
-    const onhover = (cell) => point(cell === null ? null : { ...at(cell), key: cell % keys.length });
+    const onpick = ({ query }) => choose({ head, query }), onhover = (at) => point(at && { head, ...at });
     const sizes = [queries.length, keys.length], options = { "aria-hidden": true, onpick, onhover };
     const map = size > MANY ? denseMap(...sizes, options) : heatMap(...sizes, { gap: 0.04, ...options });
-    const band = drawn("path", { class: "query" });
-    map.over.append(band);
+    const frame = queryFrame(map, keys.length);
     const hasNames = Math.max(queries.length, keys.length) <= MOST_NAMES;
     const shown = hasNames ? { node: named(map, queries, keys) } : map;
-    return { map, band, node: card(title, shown, () => choose({ head })) };
+    return { map, frame, node: card(title, shown, () => choose({ head })) };
   });
   roving(cards.map(({ node }) => node), cards.length, (head) => choose({ head }));
 
@@ -48,9 +45,9 @@ export default picture((parts) => {
       const own = Float32Array.from(shares.subarray(start, start + size), (share) => share / FINEST);
       return matrix(queries.length, keys.length, own);
     });
-    cards.forEach(({ map, band, node }, i) => {
+    cards.forEach(({ map, frame, node }, i) => {
       map.show(maps[i].data);
-      set(band, { d: `M0,${query}H${keys.length}V${query + 1}H0Z` });
+      frame(query);
       set(node, { "aria-pressed": i === head });
     });
     set(marker, { d: `M${step / Math.max(last, 1) * 100},0V40` });

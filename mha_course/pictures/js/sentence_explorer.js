@@ -1,7 +1,8 @@
 // A real sentence and all heads of a real model: choose a word, see where every head looks from there.
 
 import { bytesOf } from "./attention.js";
-import { button, drawn, element, inPercent, number, parts, picture, roving, set, times, tr } from "./elements.js";
+import { button, drawn, element, inPercent, number, parts } from "./elements.js";
+import { picture, roving, set, times, titled, tr } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
 import { ownText } from "./own_text.js";
 import { firstLargest } from "./told.js";
@@ -12,7 +13,7 @@ const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the 
 
 const headAt = (layer, head) => tr("layer {layer}, head {head}", { layer, head });
 
-export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, ask }) => {
+export default picture(({ data, state, controls, pointer, choose, pointing, repaint, headline, say, ask }) => {
   const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
   let start = 0;
   const all = new Map(sentences.map(({ text, tokens }) => {
@@ -45,7 +46,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const names = element("div", { class: "tools named", role: "group", "aria-label": tr("heads with a name") });
   names.append(...chips);
   const grid = element("div", { class: "glyphs", role: "group", "aria-label": tr("all heads"), "--heads": heads });
-  const from = element("p", { class: "title" });
+  const from = titled();
 
   /** What one head attends to from one word: weights on all words. */
   function rowAt(layer, head, query) {
@@ -55,29 +56,25 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
   function rebuild(sentence) {
     [shown, fitted, pointer.pointed, drawnArcs] = [sentence, null, null, []];
-    const { tokens } = sentence, hover = (what) => ({ onpointerenter: () => point(what), onpointerleave });
-    const onpointerleave = () => point(null);
+    const { tokens } = sentence;
     words = tokens.map((token, i) => {
       const kind = token.startsWith("[") ? "word special" : "word";
-      return button(token, () => choose({ query: i }), { class: kind, ...hover({ key: i }) });
+      return button(token, () => choose({ query: i }), { class: kind, ...pointing({ key: i }) });
     });
     line.replaceChildren(...words);
     roving(words, words.length, (query) => choose({ query }));
     glyphs = times(layers * heads, (i) => {
       const place = { layer: Math.floor(i / heads), head: i % heads };
       const strip = heatMap(1, tokens.length, { gap: 0, preserveAspectRatio: "none", "aria-hidden": true });
-      return { ...place, strip, node: button(strip.node, () => choose(place), { class: "glyph", ...hover(place) }) };
+      return { ...place, strip, node: button(strip.node, () => choose(place), { class: "glyph", ...pointing(place) }) };
     });
+    const corner = element("span", { class: "first", "data-of": tr("head"), "aria-hidden": true });
     const numbered = times(heads, (head) => element("span", { "aria-hidden": true }, head));
     const rows = times(layers, (layer) => [
       element("span", { class: "first", "data-of": tr("layer") }, layer),
       ...glyphs.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node),
     ]);
-    grid.replaceChildren(
-      element("span", { class: "first", "data-of": tr("head"), "aria-hidden": true }),
-      ...numbered,
-      ...rows.flat(),
-    );
+    grid.replaceChildren(corner, ...numbered, ...rows.flat());
     roving(glyphs.map(({ node }) => node), heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
   }
 
@@ -132,11 +129,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const { tokens } = shown, query = Math.min(state.query, tokens.length - 1);
     const { layer = state.layer, head = state.head } = pointer.pointed ?? {}, weights = rowAt(layer, head, query);
     words.forEach((word, i) => {
-      set(word, {
-        "--w": weights[i].toFixed(3),
-        "aria-pressed": i === query,
-        title: tr("{token}, weight {weight}", { token: tokens[i], weight: number(weights[i]) }),
-      });
+      const title = tr("{token}, weight {weight}", { token: tokens[i], weight: number(weights[i]) });
+      set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title });
       if (!line.contains(document.activeElement)) set(word, { tabindex: i === query ? 0 : -1 });
     });
     fit();
@@ -154,11 +148,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       of = headAt(layer, head);
     const key = pointer.pointed?.key ?? firstLargest(weights, 2), isMost = pointer.pointed?.key === undefined;
     const small = element("small", {}, name ? `${name}${tr(": ")}${of}` : of), share = inPercent(weights[key]);
-    const seen = parts("*{query}* attends to *{key}* with *{share} %* of its weight", {
-      query: "\u0000",
-      key: "\u0001",
-      share,
-    });
+    const ends = { query: "\u0000", key: "\u0001" };
+    const seen = parts("*{query}* attends to *{key}* with *{share} %* of its weight", { ...ends, share });
     const tokenFor = { "\u0000": element("b", { class: "q" }, tokens[query]), "\u0001": tokens[key] };
     headline(...seen.map((part) => tokenFor[part] ?? part), small);
     from.textContent = tr("all {count} heads, from “{token}”", { count: layers * heads, token: tokens[query] });

@@ -1,7 +1,7 @@
 // Attention in motion: a query and its keys as arrows that are dragged; products, weights and output follow the hand.
 
-import { lengthFor, softmax } from "./attention.js";
-import { drawn, element, inPercent, number, picture, roving, set, times } from "./elements.js";
+import { softmax } from "./attention.js";
+import { drawn, element, inPercent, number, picture, roving, set, times, titled } from "./elements.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
 
@@ -70,11 +70,11 @@ export default picture((shared) => {
     if (given[0] === "values") drawing.append(...own.map(({ dot }) => dot), ...(from ? [] : [output]));
     field.append(...own.map(({ tip }) => tip));
     const which = features > 2 ? `: features ${[from, from + 1].filter((i) => i < features).join(", ")}` : "";
-    return element("div", { class: "plane-of" }, element("p", { class: "title" }, title + which), field);
+    return element("div", { class: "plane-of" }, titled(title + which), field);
   }
   const planes = (given, features) => times(Math.ceil(features / 2), (pair) => plane(given, 2 * pair, features));
   const bars = times(n, (key) => element("div", { class: "bar-of" }, `k${key}`, element("i", { class: "bar" })));
-  const shares = element("div", { class: "shares", "aria-hidden": true }, element("p", { class: "title" }, "softmax"));
+  const shares = element("div", { class: "shares", "aria-hidden": true }, titled("softmax"));
   shares.append(...bars);
   const motion = element("div", { class: "motion" }, ...planes(["keys", "queries"], size), shares);
   motion.append(...planes(["values"], width));
@@ -92,7 +92,7 @@ export default picture((shared) => {
     roving(own, columns);
     const grid = { class: "numbers-grid", role: "group", "aria-label": title, "--columns": columns };
     const lane = element("div", { class: `stage-of ${name}`, onpointerleave: () => point(null) });
-    lane.append(element("p", { class: "title" }, title), element("div", grid, ...own));
+    lane.append(titled(title), element("div", grid, ...own));
     return [name, lane];
   }
   const lanes = [
@@ -111,7 +111,7 @@ export default picture((shared) => {
   const field = element("div", { class: "lanes" }, threads, ...lanes.map(([, lane]) => lane), walker);
 
   function compute() {
-    const { queries, keys, values } = state.numbers, q = queries[state.query], valid = lengthFor(state.valid_len, 0);
+    const { queries, keys, values } = state.numbers, q = queries[state.query], valid = state.valid_len;
     const score = keys.map((key) => key.reduce((total, part, i) => total + part * q[i], 0));
     const scaled = score.map((value) => value / root);
     const masked = scaled.map((value, key) => key < valid ? value : -Infinity);
@@ -161,9 +161,7 @@ export default picture((shared) => {
 
   /** Lines from the causes to the number that they make. */
   function draw(causes, to) {
-    const middle = (
-      { offsetLeft: x, offsetTop: y, offsetWidth, offsetHeight },
-    ) => [x + offsetWidth / 2, y + offsetHeight / 2];
+    const middle = (node) => [node.offsetLeft + node.offsetWidth / 2, node.offsetTop + node.offsetHeight / 2];
     const [x, y] = to ? middle(to) : [];
     const lines = causes.map((address) => middle(cells.get(address).node)).map(([a, b]) =>
       `M${a},${b}C${(a + x) / 2},${b} ${(a + x) / 2},${y} ${x},${y}`

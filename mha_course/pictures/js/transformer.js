@@ -1,4 +1,4 @@
-// The forward pass of mha_lib's small Transformers, from their parameters by the names that torch gives them.
+// The forward pass of the small Transformer that reads digits, from its parameters by the names that torch gives them.
 
 import { attentionWeights, linear, matrix, mix, rowOf } from "./attention.js";
 
@@ -20,26 +20,12 @@ export const added = (X, Y) => matrix(X.rows, X.columns, X.data.map((number, i) 
 /**
  * A model that runs.
  *
- * `parameters` are the model's state by name, `blocks` the names of its blocks. `run(inputs, gates)` takes what the
- * model's embedding does, {patches} or {ids, fields} or {source, target}, with `valid` tokens, and gates [block][head]. It
- * returns for every block the weights [block][head] -> (queries, keys) and `valid`, how many keys counted (for each
- * query, where they differ), and the logits (tokens, outputs).
+ * `parameters` are the model's state by name, `blocks` the names of its blocks. It takes patches (16, 4) and gates
+ * [block][head], and returns for every block the weights [head] -> (queries, keys), and the logits (tokens, outputs).
  */
 export function transformer(parameters, blocks) {
   const affine = (X, name) => linear(X, parameters[`${name}.weight`], parameters[`${name}.bias`]);
   const norm = (X, name) => layerNorm(X, parameters[`${name}.weight`], parameters[`${name}.bias`]);
-
-  /** ids (n * fields) -> (n, hiddens): the sum of each token's vectors, and its position's. */
-  function embedTokens(ids, fields, name) {
-    const table = parameters[`${name}.tokens.weight`], positions = parameters[`${name}.positions`];
-    const X = matrix(ids.length / fields, table.columns);
-    X.data.set(positions.data.subarray(0, X.data.length));
-    ids.forEach((id, i) => {
-      const x = rowOf(X, Math.floor(i / fields));
-      rowOf(table, id).forEach((number, j) => x[j] += number);
-    });
-    return X;
-  }
 
   function embedPatches(patches) {
     const embedded = affine(patches, "embedding.patches");
@@ -49,12 +35,11 @@ export function transformer(parameters, blocks) {
     return X;
   }
 
-  /** A block's output and its heads' weights; tokens X look at `context`. */
-  function block(name, X, context, valid, gates) {
+  /** A block's output and its heads' weights. */
+  function block(name, X, gates) {
     const attention = `blocks.${name}.attention`;
-    const queries = affine(X, `${attention}.W_q`);
-    const [keys, values] = ["W_k", "W_v"].map((projection) => affine(context, `${attention}.${projection}`));
-    const weights = attentionWeights(queries, keys, gates.length, valid);
+    const [queries, keys, values] = ["W_q", "W_k", "W_v"].map((projection) => affine(X, `${attention}.${projection}`));
+    const weights = attentionWeights(queries, keys, gates.length);
     X = norm(added(X, affine(mix(weights, values, gates), `${attention}.W_o`)), `blocks.${name}.norm`);
     if (`blocks.${name}.feed_forward.0.weight` in parameters) {
       const hidden = affine(X, `blocks.${name}.feed_forward.0`);
@@ -64,28 +49,13 @@ export function transformer(parameters, blocks) {
     return [X, weights];
   }
 
-  function runEncoder(X, valid, gates) {
+  return (patches, gates) => {
+    let X = embedPatches(patches);
     const weights = blocks.map((name, i) => {
-      const [output, seen] = block(name, X, X, valid, gates[i]);
+      const [output, seen] = block(name, X, gates[i]);
       X = output;
       return seen;
     });
-    return { weights, valid: blocks.map(() => valid), logits: affine(X, "output") };
-  }
-
-  function runEncoderDecoder({ source, target, valid }, gates) {
-    const from = embedTokens(source, 1, "source_embedding"), to = embedTokens(target, 1, "target_embedding");
-    const soFar = Array.from(target, (_, i) => i + 1);
-    const [X, first] = block("encoder", from, from, valid, gates[0]);
-    const [Y, second] = block("decoder", to, to, soFar, gates[1]);
-    const [Z, third] = block("cross", Y, X, valid, gates[2]);
-    return { weights: [first, second, third], valid: [valid, soFar, valid], logits: affine(Z, "output") };
-  }
-
-  function run(inputs, gates) {
-    if (inputs.source) return runEncoderDecoder(inputs, gates);
-    const X = inputs.patches ? embedPatches(inputs.patches) : embedTokens(inputs.ids, inputs.fields, "embedding");
-    return runEncoder(X, inputs.valid ?? X.rows, gates);
-  }
-  return { run };
+    return { weights, logits: affine(X, "output") };
+  };
 }

@@ -1,6 +1,6 @@
 // Where numbers go in transpose_qkv and back: a rail of steps, tiles that move, and the order in which they are read.
 
-import { button, element, parts, picture, roving, set, times, tr } from "./elements.js";
+import { button, element, parts, picture, roving, set, times, titled, tr } from "./elements.js";
 
 // Pixels: a tile's width at most, beside other tables, and at least, its height; gaps between groups and between tables;
 // the names of rows, a line of names above a table, and a letter of them.
@@ -50,7 +50,7 @@ function movesOf({ batch_size: b, num_tokens: n, num_heads: h, head_size: d }, o
   return all.map((move) => ({ ...move, tables: tablesOf(move.tags, move.shape, move.inGroups) }));
 }
 
-export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, pointing, repaint, headline, say }) => {
   const rail = element("div", { class: "rail", role: "group", "aria-label": tr("steps") });
   const follow = ({ buttons, clientX, clientY }) => {
     const over = buttons && document.elementFromPoint(clientX, clientY)?.closest(".station");
@@ -80,7 +80,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   });
   const reading = element("div", { class: "orders", "aria-hidden": "true" });
   const key = tr("read row by row (flatten). Colour: head. Darker: later token");
-  reading.append(element("p", { class: "title" }, key), ...orders.map(({ node }) => node));
+  reading.append(titled(key), ...orders.map(({ node }) => node));
   let shown = "", tiles = [], moves = [], right = [], wrong = new Set();
 
   const open = { sizes: false, order: false };
@@ -165,29 +165,17 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const w = Math.max(Math.min(WIDTH, widthOf(most)), LEAST), pitch = Math.max(columns * w + gaps + TABLE, named);
     const tableHeight = TOP + tables[0].length * HEIGHT + TABLE - 8, places = new Map(), edges = [];
     const xOf = (x, i) => x + i * w + Math.floor(i / size) * GROUP;
+    const name = (x, y, text, kind = "column", wide = 0) => edges.push({ x, y, text, kind, wide });
     tables.forEach((rows, t) => {
       const x = EDGE + t % most * pitch, y = Math.floor(t / most) * tableHeight, lift = groups > 1 ? LINE : 0;
-      const [index, name] = title(t);
-      edges.push({ x, y: y + LINE - lift, text: index, kind: "index" }, {
-        x,
-        y: y + 2 * LINE - lift,
-        text: name,
-        kind: "table",
-      });
-      if (groups > 1) {
-        edges.push(
-          ...times(groups, (g) => ({ x: xOf(x, g * size), y: y + 2 * LINE, text: tr("head {head}", { head: g }) })),
-        );
-      }
-      edges.push(
-        ...times(
-          columns,
-          (i) => ({ x: xOf(x, i), y: y + 3 * LINE, text: i % (groups > 1 ? size : columns), wide: w - 2 }),
-        ),
-      );
+      const [index, table] = title(t);
+      name(x, y + LINE - lift, index, "index");
+      name(x, y + 2 * LINE - lift, table, "table");
+      if (groups > 1) times(groups, (g) => name(xOf(x, g * size), y + 2 * LINE, tr("head {head}", { head: g })));
+      times(columns, (i) => name(xOf(x, i), y + 3 * LINE, i % (groups > 1 ? size : columns), "column", w - 2));
       if (t % most === 0) {
-        edges.push({ x: 0, y: y + 3 * LINE, text: column, kind: "row" });
-        edges.push(...rows.map((_, r) => ({ x: 0, y: y + TOP + r * HEIGHT + 5, text: `${row} ${r}`, kind: "row" })));
+        name(0, y + 3 * LINE, column, "row");
+        rows.forEach((_, r) => name(0, y + TOP + r * HEIGHT + 5, `${row} ${r}`, "row"));
       }
       rows.forEach((own, r) =>
         own.flat().forEach((tag, i) => places.set(tag, { x: xOf(x, i), y: y + TOP + r * HEIGHT }))
@@ -201,10 +189,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const act = (tag) => choose({ follow: Number(tag) === state.follow ? -1 : Number(tag) });
     const look = (tag) => ({ "--head": `var(--head-${tag[2]})`, "--token": tag[1] });
     tiles = tags.map((tag) => {
-      const hover = { onpointerenter: () => point(tag), onpointerleave: () => point(null) };
       const focus = { onfocus: () => point(tag), onblur: () => point(null) };
       const node = button("", () => act(tag), { class: "tag", "aria-label": `${tag}: ${spelled(tag)}`, ...look(tag) });
-      return { tag, node: set(node, { ...hover, ...focus }) };
+      return { tag, node: set(node, { ...pointing(tag), ...focus }) };
     });
     roving(tiles.map(({ node }) => node), tiles.length);
     stage.replaceChildren(names, ...tiles.map(({ node }) => node));
@@ -220,15 +207,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const { pointed } = pointer, { places, edges, w } = layout(present), tags = moves[0].tags;
     if (tags.join() !== shown) rebuild(tags); // else they stay, and so they travel
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
-    names.replaceChildren(
-      ...edges.map(({ x, y, text, kind = "column", wide }) =>
-        element(
-          "span",
-          { class: `edge-name ${kind}`, ...at(x, y), ...(wide ? { "--wide": `${wide}px` } : {}) },
-          String(text),
-        )
-      ),
-    );
+    names.replaceChildren(...edges.map(({ x, y, text, kind, wide }) => {
+      const look = { class: `edge-name ${kind}`, ...at(x, y), ...(wide && { "--wide": `${wide}px` }) };
+      return element("span", look, String(text));
+    }));
     for (const { tag, node } of tiles) {
       const { x, y } = places.get(tag);
       set(node, { ...at(x, y), "aria-pressed": tag === follow });
@@ -251,16 +233,13 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(at, { text: indexOf(follow, moves[i]) });
       set(node, { "aria-pressed": i === step });
     });
-    set(toggles.sizes, {
-      text: `${tr("sizes")} ${moves[1].shape.join(" · ")} ${open.sizes ? "▴" : "▾"}`,
-      "aria-expanded": open.sizes,
-    });
-    set(toggles.order, {
-      text: isOpen("order") ? tr("back to 0, 2, 1, 3 ▴") : tr("try another order ▾"),
-      "aria-expanded": isOpen("order"),
-    });
-    set(sizes, { hidden: open.sizes ? null : "" });
-    set(order, { hidden: isOpen("order") ? null : "" });
+    const fold = (toggle, body, isOpen, text) => {
+      set(toggle, { text, "aria-expanded": isOpen });
+      set(body, { hidden: isOpen ? null : "" });
+    };
+    fold(toggles.sizes, sizes, open.sizes, `${tr("sizes")} ${moves[1].shape.join(" · ")} ${open.sizes ? "▴" : "▾"}`);
+    const offer = isOpen("order") ? tr("back to 0, 2, 1, 3 ▴") : tr("try another order ▾");
+    fold(toggles.order, order, isOpen("order"), offer);
     headline(...seen(step, tags.length, wrong.size));
     const about = pointed && places.has(pointed) ? pointed : places.has(follow) ? follow : null;
     const told = about &&
