@@ -2,10 +2,10 @@
 
 A file depends on itself and on the helpers that it imports; on the modules of the course whose names these use, on what
 those reach (tools/reached.py), and on all data beside them; on rooms and files of the course that a string of theirs
-names, all of the course where it names none; and on the code of notebooks that its words name. It depends on mha_lib,
-on what all rooms of the course use and on their doors, on which files the course has, and on the packages; where tests
-go by turns, on the number of commits. Beyond that, a room's tests depend on what of the project their words name, all
-others on the whole project. What reads ``build/`` or asks git for files always runs, and so do tests that compare
+names (see there); and on the code of notebooks that its words name. It depends on mha_lib, on what all rooms of the
+course use and on their doors, on which files the course has, and on the packages; where tests go by turns, on the
+number of commits. Beyond that, a room's tests depend on what of the project their words name, all others on the whole
+project. What reads ``build/`` or asks git for files always runs, and so do tests that compare
 notebooks, which keep a record of their own. A word too many only runs a file once more. CI runs all.
 """
 
@@ -114,17 +114,20 @@ def helpers_of(house, root):
 
 
 @functools.cache
-def named_in_strings(path, root):
-    """What of the course a file's strings name, which are paths and programs; all of it where one names none."""
-    children = [*root.glob("mha_course/[!_.]*")]
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-        if re.search(r"\bmha_(course|lib|\W|$)|\*\*/", text):
-            words = set(re.findall(r"\w+", text))
-            named = {each for each in children if each.stem in words}
-            is_prose = "mha_lib" in words or not re.search(r"^[\w./*-]+$|(import|from) mha_|\*\*/", text)
-            found |= named if named or is_prose else {*children}
+def named_in_strings(path, root, of_a_room):
+    """What of the course a file's strings name, which are paths and programs; where one names none, all of it.
+
+    For tests of a room all of it is what their words name.
+    """
+    text = path.read_text(encoding="utf-8")
+    words = set(re.findall(r"[^\W_]\w*", text))
+    children, found = [*root.glob("mha_course/[!_.]*")], set()
+    for node in ast.walk(ast.parse(text)):
+        said = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+        if re.search(r"\bmha_(course|lib|\W|$)|\*\*/", said):
+            named = {each for each in children if each.stem in re.findall(r"\w+", said)}
+            is_prose = "mha_lib" in said or not re.search(r"^[\w./*-]+$|(import|from) mha_|\*\*/", said)
+            found |= named if named or is_prose else {each for each in children if not of_a_room or each.stem in words}
     return found
 
 
@@ -140,7 +143,7 @@ def places(path, root=ROOT):
     tools -= {file for file in tools if {course, root / "mha_lib"} & {*file.parents}}
     if any("ls-files" in file.read_text(encoding="utf-8") for file in (*read, *tools)):
         return None
-    named = set().union(*(named_in_strings(file, root) for file in (*read, *tools)))
+    named = set().union(*(named_in_strings(file, root, of_a_room) for file in (*read, *tools)))
     if not of_a_room and "exec(" in read[path]:  # of a notebook's cells, which may use anything
         named |= {*course.glob("[!_.]*")}
     whole = {file for each in named if each.is_dir() for file in each.glob("*.py")}
