@@ -33,13 +33,16 @@ def fail_if_skipped(report):
 
 def pytest_configure(config):
     if EVERYDAY:
-        config.pluginmanager.register(Unchanged(config.rootpath), "unchanged")
+        config.pluginmanager.register(Unchanged(config), "unchanged")
 
 
 def pytest_collection_modifyitems(config, items):
     if EVERYDAY:
-        many = [item for item in items if item.get_closest_marker("quarter") and not item.get_closest_marker("long")]
-        others = {*many} - {*by_turns(many, 4)}
+        many = {}  # by file, so that the turn of one does not depend on which others are collected
+        for item in items:
+            if item.get_closest_marker("quarter") and not item.get_closest_marker("long"):
+                many.setdefault(item.path, []).append(item)
+        others = {item for tests in many.values() for item in {*tests} - {*by_turns(tests, 4)}}
         config.hook.pytest_deselected(items=[item for item in items if item in others])
         items[:] = [item for item in items if item not in others]
 

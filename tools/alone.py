@@ -112,17 +112,26 @@ def run_nbval(notebook: str, kept: str = "", key: str = "", folded_too: bool = T
     return pytest.main([*OPTIONS, notebook], plugins=[Patient(), *keep])
 
 
-def compare(notebook: Path, kept: Path | None = None, folded_too: bool = True, report: TextIO | None = None) -> bool:
+def compare(
+    notebook: Path,
+    kept: Path | None = None,
+    folded_too: bool = True,
+    report: TextIO | None = None,
+    once: bool = False,
+) -> bool:
     """Whether the notebook gives what is saved in it; pytest's report is printed, or written to ``report``.
 
     Args:
         kept: a file that keeps what its kernel says. If nothing has changed since that decides it, nbval compares what
             is kept; where this is red, the notebook runs again.
         folded_too: whether its folded parts run, after its main line.
+        once: whether what was compared with the same result of the same code, and was green, is green.
     """
     from tools import executions
 
     key = executions.key(executions.code_of(in_order(notebook, folded_too))) if kept else ""
+    if kept and once and executions.is_proven(kept, executions.proof(notebook, key)):
+        return True
     repeats = kept is not None and executions.holds(kept, key)
     with alone(notebook) as (copy, env):
         command = [sys.executable, __file__, HERE, copy.name, str(kept or ""), key, "folded" if folded_too else ""]
@@ -130,6 +139,8 @@ def compare(notebook: Path, kept: Path | None = None, folded_too: bool = True, r
     if repeats and not green and kept:
         kept.unlink()
         return compare(notebook, kept, folded_too, report)
+    if green and kept:
+        kept.with_suffix(".green").write_text(executions.proof(notebook, key))
     return green
 
 

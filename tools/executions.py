@@ -2,18 +2,17 @@
 
 nbval runs a notebook and hears what its kernel says. A kernel that records keeps all of it in ``build/executions``; a
 kernel that repeats says it again, and nbval compares as strictly as before. What was said holds as long as all that
-decides it: the cells' code in its order, the files of the library that it reaches, the packages. In these the doors
-of rooms do not count, but the modules whose names are used. CI starts without kept executions.
+decides it: the cells' code in its order, the files of the library that it reaches (reached.py), the packages. CI starts
+without kept executions. Beside an execution stands what nbval has found to be equal to it: `make test` compares
+that once, CI each time.
 """
 
-import ast
 import base64
 import contextlib
 import functools
 import gzip
 import hashlib
 import json
-import re
 import sys
 from pathlib import Path
 from queue import Empty
@@ -23,6 +22,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionComplete
 from nbval.kernel import RunningKernel
 
+from tools import reached
 from tools.notebooks import NOTEBOOKS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,6 +141,18 @@ def holds(file, key):
         return next(lines).strip() == key
 
 
+def proof(notebook, key):
+    """The hash of an execution and of all that is compared with it."""
+    compared = (notebook, ROOT / "tools" / "nbval_sanitize.cfg", ROOT / "pyproject.toml")
+    return hashlib.sha256(b"".join([key.encode(), *(path.read_bytes() for path in compared)])).hexdigest()
+
+
+def is_proven(file, own):
+    """Whether the last comparison that was green with this file's execution is this one."""
+    green = file.with_suffix(".green")
+    return green.exists() and green.read_text() == own
+
+
 def code_of(notebook):
     """The code of a notebook's cells, in the order in which they run."""
     return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
@@ -169,88 +181,10 @@ def key(sources, root=ROOT):
     stamp = Path(sys.prefix, "installed")
     parts = [sys.version, stamp.read_text() if stamp.exists() else "", *sources]
     found = [part.encode() for part in parts]
-    found += [path.read_bytes() for path in (*tools, *sorted(files_behind(sources, root)))]
+    code = "\n".join(map(_without_magics, sources))
+    found += [path.read_bytes() for path in (*tools, *sorted(reached.files_behind([code], root)))]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in found)).hexdigest()
-
-
-def files_behind(sources, root=ROOT):
-    """The library's files that code reaches: modules whose names it uses, what these reach, and their data."""
-    reached, new = set(), _reached_by("\n".join(map(_without_magics, sources)), root)
-    while new:
-        reached |= new
-        new = set().union(*(_reached_by_file(path, root) for path in new)) - reached
-    return reached | set().union(*(_data_of(path) for path in reached))
 
 
 def _without_magics(source):
     return "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
-
-
-@functools.cache
-def _reached_by_file(path, root):
-    return _reached_by(path.read_text(encoding="utf-8"), root)
-
-
-@functools.cache
-def _reached_by(source, root):
-    """The modules whose names this code uses."""
-    tree = ast.parse(source)
-    names: dict[str, set[str]] = {}  # of what is read of a name: its attributes, and "" where it is used as a whole
-    attributes = {id(node.value): node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.setdefault(node.id, set()).add(attributes.get(id(node), ""))
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if (place := _place(alias.name, root)) is not None:
-                    used = names.get(alias.asname or alias.name, {""})
-                    found |= _whole(place) if "" in used else set().union(*(_named(place, name, root) for name in used))
-        elif isinstance(node, ast.ImportFrom) and (place := _place(node.module or "", root)) is not None:
-            for alias in node.names:
-                room = place / alias.name
-                used = names.get(alias.asname or alias.name, {""})
-                if room.is_dir() and "" not in used:
-                    found = found.union(*(_named(room, name, root) for name in used))
-                else:
-                    found |= _named(place, alias.name, root)
-    return found
-
-
-def _place(module, root):
-    """Where a module of the library is, without its ending; None for others' modules."""
-    first = module.partition(".")[0]
-    return root.joinpath(*module.split(".")) if first.startswith("mha_") and (root / first).is_dir() else None
-
-
-def _whole(place):
-    return set(place.rglob("*.py")) if place.is_dir() else {place.with_suffix(".py")}
-
-
-def _named(place, name, root):
-    """The modules that a name of a room or a module stands for; of a name that no line defines, all of the room."""
-    if not place.is_dir():
-        return {place.with_suffix(".py")}
-    if (place / name).is_dir() or (place / f"{name}.py").exists():
-        return _whole(place / name)
-    for node in ast.walk(ast.parse((place / "__init__.py").read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and name in [alias.asname or alias.name for alias in node.names]:
-            there = _place(node.module or "", root)
-            return (
-                _named(there, next(a.name for a in node.names if name in (a.asname, a.name)), root) if there else set()
-            )
-    rest = set(place.glob("*.py")) - {place / "__init__.py"}
-    return {path for path in rest if re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))} or rest
-
-
-@functools.cache
-def _data_of(path):
-    """The data of a module: files of its own name, and, scripts of other pictures aside, folders that it names."""
-    text = path.read_text(encoding="utf-8")
-    others = [file for file in path.parent.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")]
-    return {
-        file
-        for file in others
-        if file.stem == path.stem or (file.suffix != ".js" and re.search(rf"['\"/]{file.parent.name}\b", text))
-    }

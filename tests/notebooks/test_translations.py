@@ -44,6 +44,7 @@ TEXTS = [
 every_language = pytest.mark.parametrize("language", LANGUAGES)
 
 
+@pytest.mark.long  # `make test` begins with `make lint`, which makes the same check
 def test_pages_are_what_their_catalogues_make_and_nothing_is_damaged(capsys):
     wrong = translations.check()
     told = capsys.readouterr().out

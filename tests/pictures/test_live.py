@@ -347,6 +347,16 @@ def test_the_still_of_slow_motion_shows_what_every_number_is_made_of():
         ), title
 
 
+@pytest.mark.parametrize(("pieces", "step", "read"), [("4, 3, 1", 5, 7), ("4, 3, 1", 7, 7), ("one by one", 3, 3)])
+def test_a_cache_has_read_the_piece_that_has_begun_and_no_other(pieces, step, read):
+    picture = pictures.CacheStepper(pieces=pieces, step=step)
+    weights, outputs, kept = picture.result()
+    Q, K, V = picture.vectors[:, None, :read]
+    right = torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=True)[0]
+    torch.testing.assert_close(outputs, right)
+    assert kept == [*range(read)] and weights.shape == (read, 8)
+
+
 def test_the_still_of_births_tells_the_loss_of_its_row_without_the_heads_that_are_cut():
     run, row = born(), torch.arange(11).repeat(3)
     model = run.model_at(2)

@@ -1,5 +1,6 @@
 """The places of tokens in a memory of blocks, on random schedules, and what the picture of them counts."""
 
+import itertools
 import random
 import re
 
@@ -73,3 +74,13 @@ def test_the_picture_counts_what_is_reserved_and_holds_no_token():
             numbers = [int(number) for number in re.findall(r"\d+", picture.still().caption)]
             assert numbers == [size, blocks, rectangle]
             assert size * sum(map(len, picture.tables().values())) == blocks + sum(own) <= PLACES
+
+
+@pytest.mark.parametrize("step", [0, 9, 17])
+def test_what_a_text_has_left_is_hatched_and_nothing_else(step):
+    """By two lines in each place, of the rectangle and of the memory, beside the boxes of places and blocks."""
+    picture = pictures.PagedCacheStepper(block_size=4, step=step)
+    gone = [i for i, (_, first, length) in enumerate(VISITS) if first + length <= step]
+    hatched = sum(held is not None and held[0] in gone for held in itertools.chain(*picture.contents()))
+    assert len(picture.still().drawing.shapes) == 2 * PLACES + PLACES // 4 + 2 * hatched
+    assert (hatched > 0) == (step > 0)

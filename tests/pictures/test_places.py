@@ -59,6 +59,9 @@ CANVASES = {
     "packed texts": lambda: pictures.PackedTextsExplorer(border=4, positions="go on"),
     "paged cache": lambda: pictures.PagedCacheStepper(step=11, block_size=1, row=0),
     "paged cache of large blocks": lambda: pictures.PagedCacheStepper(step=17, block_size=8),
+    "words": lambda: Picture(
+        draw_words(LONG, torch.full((1, 1, 6), 1 / 6), 0, (0, 0), ("a title", "a strip")), "words", ""
+    ),
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
     "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
     "births": lambda: pictures.BirthExplorer(train_on_repeats(keep=[0], progress=False), cut=[(0, 1)]),
@@ -175,6 +178,16 @@ def test_the_numbers_of_a_kernels_axes_are_those_of_its_range():
     assert [word for word in canvas.words if word.endswith(" h")] == ticks
     apart = torch.tensor(places(canvas, ticks)).diff()
     torch.testing.assert_close(apart, torch.full((2,), 600 * 5 / 14), atol=5, rtol=0)
+
+
+def test_names_in_slow_motion_stand_at_the_tips_of_arrows():
+    canvas = canvas_of("slow motion")
+    tips = [box for box in canvas.shapes if max(box[2] - box[0], box[3] - box[1]) < 7]
+    middles = np.array([((a + c) / 2, (b + d) / 2) for _, (a, b, c, d) in canvas.written])
+    for left, top, right, bottom in tips:
+        far = np.hypot(*(middles - [(left + right) / 2, (top + bottom) / 2]).T)
+        assert (abs(far - 10) < 2).any()
+    assert len(tips) >= 8  # the query, and keys, values and their sum
 
 
 def test_bows_lead_to_all_words_with_some_weight():

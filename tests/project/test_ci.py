@@ -126,8 +126,11 @@ def test_four_turns_of_make_test_take_all_that_is_marked_quarter_and_each_takes_
     for number in (14, 15, 16, 17):
         monkeypatch.setattr(turns, "commits", lambda number=number: number)
         items = [marked(f"test {i}", *["quarter"] * (i % 3 > 0), *["long"] * (i % 5 == 0)) for i in range(40)]
+        for _ in range(number):  # what another file has changes nobody's turn
+            items.insert(0, marked("another", "quarter"))
+            items[0].path = "another"
         rules["pytest_collection_modifyitems"](config, items)
-        seen += [item.name for item in items]
+        seen += [item.name for item in items if item.path == "one"]
     times = {name: seen.count(name) for name in seen}
     assert times == {f"test {i}": 1 if i % 3 > 0 and i % 5 > 0 else 4 for i in range(40)}
 
@@ -140,7 +143,7 @@ def marked(name, *marks):
             return mark if mark in marks else None
 
     item = Item()
-    item.name = name
+    item.name, item.path = name, "one"
     return item
 
 
