@@ -32,7 +32,7 @@ WIDTH, WIDEST, SHARED = (
 MODELS = {1: range(40, 401, 72), 4: range(0, 401, 40)}  # of the film: heads, and the training steps that are shown
 FRAME, END = 240, 2400  # milliseconds of a frame, and of the last one of each model
 QUALITY, MOST_BYTES = 40, 500_000  # of a film
-# Lets a scrubber show a training step, waits until all figures are there, and takes away what the curve does not know yet.
+# Lets a scrubber show a training step, waits until all figures are there, and leaves of the curve what is known then.
 SCRUB = """
 async share => {
     const node = document.querySelector('.ring-course [role=slider]');

@@ -206,19 +206,6 @@ def test_what_stands_beside_the_formula_is_told_and_not_accused(words):
     assert verdict.state == "other" and words in verdict.text, verdict
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("factor", [5, 10])
-def test_cosines_times_a_constant_are_normed_heads_and_a_factor(factor):
-    def scores(self, Q, K):
-        return factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
-
-    cosines = check_layer(variant(scores=scores))
-    assert cosines and f"RMSNorm of each head's queries and keys, scores times {factor}/√d." in cosines.text, cosines
-||||||| 8d9f435c
-def test_cosines_times_a_constant_are_normed_heads_and_a_factor():
-    cosines = check_layer(variant(scores=lambda self, Q, K: 5 * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT))
-    assert cosines and "RMSNorm of each head's queries and keys, scores times 5/√d." in cosines.text, cosines
-=======
 def test_an_activation_of_heads_outputs_is_not_taken_for_a_gate():
     def activated(self, queries, keys, values, valid_lens):
         Q, K, V = self.project(queries, keys, values)
@@ -229,10 +216,13 @@ def test_an_activation_of_heads_outputs_is_not_taken_for_a_gate():
     assert verdict.state == "wrong" and "gate" not in verdict.text, verdict
 
 
-def test_cosines_times_a_constant_are_normed_heads_and_a_factor():
-    cosines = check_layer(variant(scores=lambda self, Q, K: 5 * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT))
-    assert cosines and "RMSNorm of each head's queries and keys, scores times 5/√d." in cosines.text, cosines
->>>>>>> second
+@pytest.mark.parametrize("factor", [5, 10])
+def test_cosines_times_a_constant_are_normed_heads_and_a_factor(factor):
+    def scores(self, Q, K):
+        return factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
+
+    cosines = check_layer(variant(scores=scores))
+    assert cosines and f"RMSNorm of each head's queries and keys, scores times {factor}/√d." in cosines.text, cosines
 
 
 def test_weights_that_are_another_attention_are_said_with_what_is_alike():
