@@ -329,7 +329,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
     // Of a letter's chords few heads' largest weight is told, of many their heads.
     marks.forEach((mark, key) => {
-      const shares = strands.map((_, head) => gates[head] * rowOf(weights[head], focus)[key]), most = Math.max(...shares);
+      const shares = strands.map((_, head) => gates[head] * rowOf(weights[head], focus)[key]),
+        most = Math.max(...shares);
       const numbers = shares.flatMap((weight, head) => weight < NAMED_CHORD ? [] : head).join(" ");
       set(mark, { text: count > MANY_HEADS ? numbers : most < LEAST_JOB ? "" : short(most) });
     });
