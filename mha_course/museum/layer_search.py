@@ -125,12 +125,12 @@ class Search:
 
     @functools.cached_property
     def likely(self) -> list:
-        """The ways in which the layer can be right: causal where no later token changes an earlier output, or not, and
-        in a window if there is one.
+        """The ways in which the layer can be right: causal where no later token changes an earlier output, or not; and
+        these in a window, if it seems to have one, as some mistakes do, too.
         """
         looks_ahead = self.calls.reach and self.calls.reach[1] > 0
         ways = [way for way in self.ways if (causal in way) is not looks_ahead] or self.ways
-        return [[*way, *self.window] for way in ways]
+        return [*([*way, *self.window] for way in ways * bool(self.window)), *ways]
 
     def found(self, raises: bool) -> Found | None:
         """Return what explains all calls; None if nothing does. ``raises`` is whether some calls raised an error."""
@@ -206,7 +206,7 @@ class Search:
     @property
     def all_ways(self) -> list:
         """The ways in which the layer can be right or wrong."""
-        return [*self.ways, *self.likely * bool(self.window)]
+        return [*self.ways, *(way for way in self.likely if way not in self.ways)]
 
     @property
     def bare(self) -> list[Variant]:

@@ -1,6 +1,6 @@
 """The heads of a small model that reads digits, live: look at each, switch it off, draw a digit."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import traitlets
@@ -58,7 +58,7 @@ class HeadExplorer(LivePicture):
         if len(set(sizes)) > 1:
             raise ValueError(f"model must have equally many heads in every block, got {sorted(set(sizes))}")
         self._shape = len(sizes), sizes[0]
-        images = (to_images(held_out.inputs) * 16).round()
+        images = (to_images(cast(Tensor, held_out.inputs)) * 16).round()
         data = pack(model.state_dict()) | {"blocks": list(model.blocks), "count": len(held_out)}
         data |= {"inputs": pack_uint16(images), "targets": pack_uint16(held_out.targets)}
         title = f"Heads of a model of the task {self.learned.name}"
@@ -93,7 +93,7 @@ class HeadExplorer(LivePicture):
         blocks, num_heads, query = self.data["blocks"], self._shape[1], self.query
         titles = [f"{block}, head {head}" for block in blocks for head in range(num_heads)]
         _, columns = grid_shape(num_heads, MOST_COLUMNS)
-        inputs, article = self.batch().inputs, "An" if target == 8 else "A"
+        inputs, article = cast(Tensor, self.batch().inputs), "An" if target == 8 else "A"
         answer = f"{'Your drawing' if self.drawn else f'{article} {target}'} is read as {logits.argmax()}"
         answer = answer if inputs.any() else "The sheet is empty"
         place = divmod(query - 1, 4) if query else None
