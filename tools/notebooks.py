@@ -10,6 +10,7 @@ code cell is written (see first_cell.py), and its stub cells are made from the n
 
 - cell ids are ``<file stem>-NN``, given once and never renumbered, so that a diff shows only what changed;
 - no widget state, no progress bars, no times, no metadata but KEPT_CELL_METADATA;
+- a cell tagged ``timed`` keeps the measured times that it was saved with while its code is the same;
 - an expected error keeps its message, not the frames, which show paths of the machine it ran on.
 """
 
@@ -160,6 +161,14 @@ def normalise(notebook):
             cell.outputs = [output for output in outputs if output is not None]
 
 
+def keep_times(notebook, saved):
+    """Give the cells that are tagged ``timed`` back what they said when they were ``saved`` with the same code."""
+    outputs = {cell.source: cell.outputs for cell in saved.cells if "timed" in cell.metadata.get("tags", [])}
+    for cell in notebook.cells:
+        if cell.source in outputs:
+            cell.outputs = outputs[cell.source] or cell.outputs
+
+
 def fill_stubs(notebook, path):
     """Write the stubs of a story's exercises; in a notebook of solutions the answers, which all have a place there."""
     solutions = path.parent / "solutions" / path.name
@@ -182,6 +191,7 @@ def rebuild(path):
     set_ids(notebook.cells, path.stem)
     fill_stubs(notebook, path)
     execute(notebook, path.parent, clean_environment())
+    keep_times(notebook, read(path))
     normalise(notebook)
     nbformat.validate(notebook)
     path.write_text(nbformat.v4.writes(notebook) + "\n", encoding="utf-8", newline="\n")

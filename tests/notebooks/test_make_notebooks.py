@@ -20,6 +20,7 @@ class Picture(ipywidgets.VBox):
         return super()._repr_mimebundle_(**kwargs) | {"text/html": "<img alt='a'>", "text/plain": "a"}
 Picture()
 """
+TIME = "import time\nprint(time.perf_counter())"
 WHERE = "import os, sys\n[os.getcwd(), sys.prefix, os.environ['OMP_NUM_THREADS']]"
 FAILURES = {
     "{}['key']": "KeyError",
@@ -33,7 +34,11 @@ def write(path, *sources):
     notebook = new_notebook(cells=[new_markdown_cell("# Sample"), *map(new_code_cell, sources)])
     notebook.metadata = {"widgets": {}, "colab": {}, "language_info": {"name": "python", "version": "3.9.1"}}
     for cell in notebook.cells:
-        cell.metadata = {"tags": ["raises-exception"], "scrolled": True, "execution": {"shell.execute_reply": "2024"}}
+        cell.metadata = {
+            "tags": ["raises-exception", *["timed"] * (cell.source == TIME)],
+            "scrolled": True,
+            "execution": {"shell.execute_reply": "2024"},
+        }
         cell.metadata[make_notebooks.FOLDS] = True
         del cell["id"]
     notebook.nbformat_minor = 4
@@ -52,7 +57,7 @@ def test_saves_the_fixed_form_and_a_second_run_changes_no_byte(tmp_path):
     other_kernel = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     other_kernel.parent.mkdir(parents=True)
     other_kernel.write_text('{"argv": ["false"], "display_name": "Python 3", "language": "python"}')
-    path = write(tmp_path / "sample.ipynb", PRINTS, WIDGET, WIDGET_WITH_PICTURE, "{}['key']", WHERE)
+    path = write(tmp_path / "sample.ipynb", PRINTS, WIDGET, WIDGET_WITH_PICTURE, "{}['key']", WHERE, TIME)
     done = make(path, JUPYTER_PATH=str(tmp_path / "jupyter"), OMP_NUM_THREADS="2")
     assert done.returncode == 0, done.stderr
     saved, notebook = path.read_bytes(), json.loads(path.read_text(encoding="utf-8"))
@@ -62,9 +67,9 @@ def test_saves_the_fixed_form_and_a_second_run_changes_no_byte(tmp_path):
     assert "mha_lib" in "".join(first["source"]) and first["outputs"] == []
     assert [cell["metadata"] for cell in notebook["cells"]] == [
         {"tags": ["raises-exception"], make_notebooks.FOLDS: True}
-    ] * 6
-    assert sorted(cell["id"] for cell in [first, *notebook["cells"]]) == [f"sample-0{number}" for number in range(1, 8)]
-    prints, widget, picture, error, where = (cell["outputs"] for cell in notebook["cells"][1:])
+    ] * 6 + [{"tags": ["raises-exception", "timed"], make_notebooks.FOLDS: True}]
+    assert sorted(cell["id"] for cell in [first, *notebook["cells"]]) == [f"sample-0{number}" for number in range(1, 9)]
+    prints, widget, picture, error, where, _ = (cell["outputs"] for cell in notebook["cells"][1:])
     assert prints[0]["text"] == ["1\n", "3\n"] and prints[1]["metadata"] == {}
     assert widget == []
     assert picture[0]["data"] == {"text/html": ["<img alt='a'>"], "text/plain": ["a"]}
