@@ -86,6 +86,15 @@ def test_the_bars_are_what_the_text_says_of_five_runs():
     assert "three for 68 to 96 %" in TEXT and "reach 63 to 94 %" in TEXT
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, 2])
+def test_twelve_narrow_heads_learn_more_slowly_than_in_the_steps_that_four_need(seed):
+    assert "Twelve heads of 2 features learn more slowly" in TEXT
+    letters, truth = held_out_rows(4)
+    answers = fit_neighbours(12, 4, seed=seed, steps=1600)(letters).argmax(-1)
+    assert (answers == truth).all(-1).double().mean() > 0.99
+
+
 def agreement(seed, steps):
     """How the ranks of the eight heads by the gradient and by leave-one-out correlate after so many steps."""
     letters, truth = (part[:128] for part in held_out_rows(4))
