@@ -282,8 +282,10 @@ MISTAKES = """
     merge_heads(weights @ V) -> $.relu() || F.gelu($) => A ReLU or a GELU is between the heads and W_o.
     X @ W.T + b -> ($).relu() => A ReLU follows the projections of queries, keys and values.
     scores, valid -> scores, valid & (back(valid) >= 0) => This is causal: queries do not attend to later keys.
-    scores, valid -> scores, torch.ones_like(valid).tril() || scores, valid & torch.ones_like(valid).tril() => The
-        causal mask starts at the first key, as `is_causal` does; the last query belongs to the last key.
+    scores, valid -> scores, valid & torch.ones_like(valid).tril() => The causal mask starts at the first key, as
+        `is_causal` does; the last query belongs to the last key.
+    scores, valid -> scores, torch.ones_like(valid).tril() => There is only a causal mask, from the first key on, as
+        `is_causal` makes it: valid_lens has no effect.
     scores, valid -> scores, valid & (back(valid) != 0) || scores, valid & (back(valid) > 0) || softmax(scores, valid)
         -> low(scores, valid & (back(valid) > 0)) || low(scores, valid & (back(valid) > 0), -math.inf) => A token does
         not attend to itself.

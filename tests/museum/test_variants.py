@@ -216,6 +216,16 @@ def test_an_activation_of_heads_outputs_is_not_taken_for_a_gate():
     assert verdict.state == "wrong" and "gate" not in verdict.text, verdict
 
 
+def test_a_causal_mask_alone_is_told_as_such():
+    def fused(self, queries, keys, values, valid_lens):
+        return self.W_o(
+            self.merge_heads(F.scaled_dot_product_attention(*self.project(queries, keys, values), is_causal=True))
+        )
+
+    verdict = check_layer(variant(forward=fused), call=lambda layer, x, valid_lens: layer(x, x, x, valid_lens))
+    assert verdict.state == "wrong" and "valid_lens has no effect" in verdict.text, verdict
+
+
 @pytest.mark.parametrize("factor", [5, 10])
 def test_cosines_times_a_constant_are_normed_heads_and_a_factor(factor):
     def scores(self, Q, K):
