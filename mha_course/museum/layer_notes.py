@@ -37,6 +37,7 @@ def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str])
     bare = trial[0] is X[0] and not trial[-1].get("after")  # no norm and no residual around it
     with torch.no_grad():
         notes = [("output", *on_output(handed, layer, "output" in asked))]
+        refuse_other_modes(handed, layer, X, trial)
         dropped = on_dropout(handed, layer, way) if bare else (False, tr("Its dropout was not examined."))
         notes += [("dropout", *dropped)]
         notes += [("empty_rows", *on_empty_rows(handed, layer))] * (handed.masks and bare)
@@ -74,6 +75,22 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> tuple[bool, str]:
         except RuntimeError as error:
             return True, tr(told, error=in_short(error), count=count)
     return True, ""
+
+
+def refuse_other_modes(handed: HandedLayer, layer: Any, X: Sequence[Tensor], trial: tuple) -> None:
+    """Raise MistakeError where a layer with dropout is another in evaluation, or one without dropout in training."""
+    lengths = torch.tensor([3, 2])
+    if not equal(handed.output(layer.eval(), X, lengths)[0], formula(*trial)):
+        raise MistakeError(
+            tr("The output is right, but not in evaluation of a layer that is made with dropout."), "dropout"
+        )
+    plain = handed.build(handed.num_heads, 2)
+    right = handed.output(plain, X, lengths)[0]
+    first, second = (handed.output(plain.train(), X, lengths)[0] for _ in range(2))
+    if torch.equal(first, second) and not equal(first, right):  # dropout of its own would give another each time
+        raise MistakeError(
+            tr("The output is right, but not in training, where it differs without dropout, too."), "dropout"
+        )
 
 
 def in_short(error: Exception) -> str:

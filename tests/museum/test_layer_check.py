@@ -326,6 +326,19 @@ DROPS = {  # layer → what is said of its dropout, in a note or where it is pro
         "neither dropped",
     ),
 }
+OTHER_MODES = {  # layer that is right in evaluation without dropout alone → what is said
+    "scores in training": (
+        variant(scores=lambda self, Q, K: Layer.scores(self, Q, K) * (1 + self.training)),
+        "training",
+    ),
+    "no padding in training": (
+        variant(
+            masked_softmax=lambda self, s, lens: s.softmax(-1) if self.training else Layer.masked_softmax(self, s, lens)
+        ),
+        "training",
+    ),
+    "scaled in evaluation": (using(lambda w, p, on: F.dropout(w, p) if on else w * (1 - p)), "evaluation"),
+}
 REPORTS = {  # layer → what is said of the weights that it reports, in a note or where they are promised
     "uniform weights": (telling(lambda w: torch.full_like(w, 1 / w.shape[-1])), "not those of the formula"),
     "weights of other examples": (telling(lambda w: w.flip(0)), "not those of the formula"),
@@ -342,6 +355,13 @@ OUTPUTS = {  # layer → what is said of its output, in a note or where it is pr
     "float64": (afterwards(lambda self, output: output.double()), "torch.float64 where the input is torch.float32"),
     "a tuple": (afterwards(lambda self, output: (output,)), "A call returns (a )?tuple"),
 }
+
+
+@pytest.mark.parametrize("name", OTHER_MODES)
+def test_a_layer_that_is_another_in_training_or_where_it_is_made_with_dropout_is_wrong(name):
+    layer, mode = OTHER_MODES[name]
+    verdict = check_layer(layer)
+    assert verdict.state == "wrong" and f"The output is right, but not in {mode}" in verdict.text, verdict
 
 
 PROMISES = {"dropout": DROPS, "weights": REPORTS, "output": OUTPUTS}
