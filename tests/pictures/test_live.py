@@ -19,6 +19,7 @@ from mha_course.models import pretrained
 from mha_course.models.heads_needed import trained_neighbours
 from mha_course.models.neighbours import NeighbourModel, held_out_rows
 from mha_course.models.tasks import find_task
+from mha_course.pictures.cache_stepper import VECTORS
 from mha_course.pictures.live import MODULES, bundle, pack
 from mha_course.pictures.shared_with_js import colours, weight_colours
 
@@ -351,7 +352,7 @@ def test_the_still_of_slow_motion_shows_what_every_number_is_made_of():
 def test_a_cache_has_read_the_piece_that_has_begun_and_no_other(pieces, step, read):
     picture = pictures.CacheStepper(pieces=pieces, step=step)
     weights, outputs, kept = picture.result()
-    Q, K, V = picture.vectors[:, None, :read]
+    Q, K, V = VECTORS[:, None, :read]
     right = torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=True)[0]
     torch.testing.assert_close(outputs, right)
     assert kept == [*range(read)] and weights.shape == (read, 8)
