@@ -127,7 +127,8 @@ class MultiHeadAttention(nn.Module):
     def _split(self, X: Tensor) -> Tensor:
         """Give every head its features. They are counted, for ``W_q`` on this device may hold some heads alone."""
         batch_size, number, size = X.shape
-        return X.view(batch_size, number, size // self.head_size, self.head_size).transpose(1, 2)  # (b, h, n, d)
+        X = X.view(batch_size, number, size // self.head_size, self.head_size)  # (b, n, h · d) -> (b, n, h, d)
+        return X.transpose(1, 2)  # (b, n, h, d) -> (b, h, n, d)
 
     def forward(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,

@@ -21,16 +21,10 @@ def progress_bar(items: Iterable[Item], total: int, label: str, after: float = 0
         for done, item in enumerate(items):
             spent = time.monotonic() - start
             if show is None and spent >= after:
-                show = bar.enter_context(_bar(label, total))
+                show = bar.enter_context((_html_bar if _in_notebook() else _text_bar)(label, total))
             if show is not None and done * 100 // total != (done - 1) * 100 // total:
                 show(done, f", {spent * (total - done) / done:.0f} s left" if done and spent > 2 else "")
             yield item
-
-
-def _bar(label: str, total: int):
-    if _in_notebook():
-        return _html_bar(label, total)
-    return _text_bar(label, total)
 
 
 def _in_notebook() -> bool:
