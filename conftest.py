@@ -8,6 +8,7 @@ is marked ``quarter``, ``make test`` takes one in four by turns, and what has no
 """
 
 import os
+from types import SimpleNamespace
 
 import pytest
 from turns import EVERYDAY, LONG, by_turns
@@ -74,16 +75,17 @@ def in_this_process(monkeypatch):
 
 @pytest.fixture
 def kernel_calls(monkeypatch):
-    """How many keys each call of torch's fused kernel gets."""
+    """What each call of torch's fused kernel gets: heads of queries, keys and values, a number of keys, a dropout."""
     from torch.nn import functional as F  # here, since the process that only hands out the tests needs no torch
 
     calls, fused = [], F.scaled_dot_product_attention
 
-    def counted(queries, keys, *others, **options):
-        calls.append(keys.shape[-2])
-        return fused(queries, keys, *others, **options)
+    def noted(queries, keys, values, mask=None, dropout=0.0, *others, **options):
+        heads = tuple(X.shape[1] for X in (queries, keys, values))
+        calls.append(SimpleNamespace(heads=heads, num_keys=keys.shape[-2], dropout=dropout))
+        return fused(queries, keys, values, mask, dropout, *others, **options)
 
-    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", noted)
     return calls
 
 

@@ -98,7 +98,16 @@ def test_sizes_and_functions(error, message, function, given):
     refuses(error, message, function, *given)
 
 
-@pytest.mark.parametrize("make", [partial(MultiHeadAttention, 8, 4), partial(AdditiveAttention, 8), KernelPooling])
+MADE = {
+    "open sizes": partial(MultiHeadAttention, 8, 4),
+    "sizes": partial(MultiHeadAttention, 8, 4, bias=True, num_key_value_heads=2, **SIZES),
+    "additive, open sizes": partial(AdditiveAttention, 8),
+    "additive": partial(AdditiveAttention, 8, query_size=7, key_size=9),
+    "kernel": partial(KernelPooling, 0.5),
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
 def test_where_and_how_parameters_are_made(make):
     """What torch takes is taken; what it does not take, or does not compute attention in, is refused by name."""
     for device in ("no such", -1, "cpu:no", ""):
@@ -114,6 +123,11 @@ def test_where_and_how_parameters_are_made(make):
             expected = torch.empty(0, device=device, dtype=dtype)
             made = make(device=device, dtype=dtype).parameters()
             assert {(p.device, p.dtype) for p in made} == {(expected.device, expected.dtype)}
+
+
+def test_a_bandwidth_is_learned_only_where_it_is_asked_for_and_as_exact_as_its_dtype():
+    assert KernelPooling(0.5, dtype=torch.float64).bandwidth.item() == pytest.approx(0.5, rel=1e-15)
+    assert [KernelPooling(0.5, learnable).log_bandwidth.requires_grad for learnable in (False, True)] == [False, True]
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -208,11 +222,3 @@ def test_masks(attn_mask, error, message):
     Q, K = random_numbers(3, 2, 5, 4), random_numbers(3, 2, 6, 4)
     for layer in (DotProductAttention(), FusedAttention()):
         refuses(error, f"attn_mask {message}", layer, Q, K, K, attn_mask=attn_mask)
-
-
-def test_a_refused_call_leaves_no_weights_behind():
-    layer = MultiHeadAttention(8, 4, **SIZES)
-    with pytest.raises(ValueError, match="valid_lens"):
-        layer(QUERIES, KEYS, VALUES, torch.tensor([7, 7, 7]))
-    with pytest.raises(RuntimeError, match="there are none"):
-        _ = layer.attention_weights

@@ -10,10 +10,8 @@ from references import (
     LENGTHS,
     WAYS,
     assert_same,
-    attention,
     check,
     close,
-    make_additive,
     make_layer,
     masked_softmax,
     on_way,
@@ -22,7 +20,6 @@ from references import (
 )
 from torch.autograd import gradcheck
 from torch.func import functional_call
-from torch.nn import functional as F
 
 import mha_lib
 from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention
@@ -40,45 +37,10 @@ def test_softmax_of_scores_below_any_fixed_fill_value(valid_lens, shift):
         assert_same(mha_lib.masked_softmax(scores, valid_lens), masked_softmax(scores, valid_lens))
 
 
-def test_an_example_worked_by_hand():
-    weights = mha_lib.masked_softmax(torch.tensor([[[1.0, 0.0, -1.0, 7.0, 7.0, 7.0]]]), torch.tensor([3]))
-    assert [round(weight, 3) for weight in weights.flatten().tolist()] == [0.665, 0.245, 0.09, 0, 0, 0]
-
-
 @pytest.mark.parametrize("dtype, length", [(torch.bfloat16, 260), (torch.float16, 2052)])
 def test_lengths_in_low_precision_keep_their_last_key(dtype, length):
     weights = mha_lib.masked_softmax(torch.zeros(1, 1, length + 10), torch.tensor([length], dtype=dtype))
     assert (weights > 0).sum() == length
-
-
-def test_weights_are_dropped_at_the_rate_and_kept_as_they_were_before():
-    layer, rate, valid_lens = make_layer(dropout=0.4), 0.4, LENGTHS["empty rows"]
-    torch.manual_seed(0)
-    output = layer(*GIVEN, valid_lens)
-    torch.manual_seed(0)
-    kept = F.dropout(torch.ones_like(layer.attention_weights), rate)
-    V = layer.W_v(GIVEN[2]).unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
-    close(output, layer.W_o((layer.attention_weights * kept @ V).transpose(1, 2).flatten(2)))
-    for alone in (DotProductAttention(rate), make_additive(rate)):
-        queries, keys, values = GIVEN if isinstance(alone, AdditiveAttention) else SAME_SIZES
-        torch.manual_seed(0)
-        output = alone(queries, keys, values, valid_lens)
-        torch.manual_seed(0)
-        kept = F.dropout(torch.ones_like(alone.attention_weights), rate)
-        assert_same(alone.attention_weights, attention(alone, queries, keys, values, valid_lens)[1])
-        close(output, alone.attention_weights * kept @ values)
-    expected, weights = attention(layer, *GIVEN, valid_lens)
-    assert_same(layer.attention_weights, weights)
-    assert_same(layer.eval()(*GIVEN, valid_lens), expected)
-
-
-DROPS = int(DEVICE.type != "cpu")  # the kernel of the CPU alone has no dropout
-
-
-@pytest.mark.parametrize("training, dropout, calls", [(False, 0.5, 1), (True, 0.0, 1), (True, 0.5, DROPS)])
-def test_the_kernel_runs_unless_dropout_is_active(training, dropout, calls, kernel_calls):
-    make_layer(dropout).train(training)(*GIVEN)
-    assert len(kernel_calls) == calls
 
 
 # Long examples are attended to one at a time, each on its valid keys alone.
@@ -100,7 +62,8 @@ def test_skipping_padding_changes_nothing(way, shape, causal, kernel_calls):
         results.append((output, layer.attention_weights, *(X.grad for X in given)))
     close(results[0], results[2])
     close(results[1], results[2])
-    assert kernel_calls == ([*LONG, *LONG, 256] if way == "kernel" else [])
+    numbers = [call.num_keys for call in kernel_calls]
+    assert numbers == ([*LONG, *LONG, 256] if way == "kernel" else [])
 
 
 @pytest.mark.parametrize(
@@ -183,19 +146,6 @@ def test_second_derivatives_where_weights_are_kept(masks):
                     first.sum().backward()
         first.square().sum().backward()
         assert torch.autograd.gradgradcheck(lambda *given: layer(*given, **masks), given, fast_mode=True)
-
-
-def test_a_gradient_penalty_is_that_of_the_formula():
-    """Also after a first backward pass through the same graph."""
-    penalties = []
-    for way in ("formula", "kept"):
-        module, queries = on_way(make_layer(), way), GIVEN[0].clone().requires_grad_()
-        output = module(queries, *GIVEN[1:], LENGTHS["empty rows"]).square().sum()
-        output.backward(retain_graph=True)
-        (first,) = torch.autograd.grad(output, queries, create_graph=True)
-        close(first, queries.grad)
-        penalties.append(torch.autograd.grad(first.square().sum(), list(module.parameters())))
-    close(penalties[1], penalties[0])
 
 
 @pytest.mark.real_device

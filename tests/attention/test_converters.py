@@ -75,14 +75,6 @@ def test_there_and_back_again(there, back, call, sizes, bias):
         check(back(peer), *inputs, valid_lens=lengths)
 
 
-def test_a_layer_that_torch_made():
-    peer = nn.MultiheadAttention(8, 4, kdim=9, vdim=10, batch_first=True, dtype=torch.float64).eval()
-    for bias in (peer.in_proj_bias, peer.out_proj.bias):  # which torch sets to 0, where a wrong one would not be seen
-        nn.init.normal_(bias)
-    X = random_numbers(3, 5, 8), random_numbers(3, 6, 9), random_numbers(3, 6, 10)
-    close(converters.from_torch(peer)(*X), peer(*X)[0])
-
-
 @pytest.mark.real_device
 @needs_d2l
 def test_a_layer_that_d2l_made():
@@ -119,15 +111,6 @@ def test_there_and_back_keeps_parameters_mode_dropout_dtype_and_what_is_trained(
     assert layer.W_o.weight.any() and again.W_o.weight.any()  # the peer has weights of its own
 
 
-def test_the_masks_of_torch_say_what_is_not_allowed():
-    for lengths in (LENGTHS["per example"], LENGTHS["per query"]):
-        (mask,) = converters.torch_masks(lengths, num_keys=6, num_heads=4).values()
-        if lengths.dim() == 2:  # torch folds heads into the batch: row 4 · example + head
-            assert mask.shape == (12, 5, 6)
-            lengths = lengths.repeat_interleave(4, dim=0)
-        assert torch.equal(mask, torch.arange(6) >= lengths.unsqueeze(-1))
-
-
 class Doubled(FusedAttention):
     def scores(self, queries, keys):
         return 2 * super().scores(queries, keys)
@@ -160,14 +143,6 @@ def test_what_torch_does_not_have_is_refused(make, message):
     with pytest.raises(ValueError) as caught:
         convert(layer)
     assert message in str(caught.value)
-
-
-@every_library
-def test_what_no_other_layer_has_is_refused(there, back, call):
-    with pytest.raises(ValueError, match=r"layer must have as many key/value heads as heads .*num_key_value_heads=2"):
-        there(ours(num_key_value_heads=2))
-    with pytest.raises(ValueError, match=r"layer must attend by plain dot products .* got attention=Doubled"):
-        there(ours(attention=Doubled()))
 
 
 class RollsQueries(MultiHeadAttention):
@@ -225,6 +200,11 @@ def hooked(layer):
 
 
 COMPUTES_SOMETHING_ELSE = {
+    "shared heads": (
+        lambda: ours(num_key_value_heads=2),
+        r"layer must have as many key/value heads as heads .*num_key_value_heads=2",
+    ),
+    "scores": (lambda: ours(attention=Doubled()), r"layer must attend by plain dot products .* got attention=Doubled"),
     "project": (
         lambda: RollsQueries(8, 4, query_size=8, key_size=8, value_size=8),
         r"layer must compute as MultiHeadAttention does .*got RollsQueries with its own project",

@@ -92,77 +92,28 @@ def test_attention_alone(book, valid_lens, sizes):
     close(mha_lib.masked_softmax(scores, valid_lens), expected)
 
 
-# The chapter on the Transformer: an encoder of the book's package, and a decoder and the code that reads the weights,
-# written as a reader would, on the book's blocks. ``library`` is where the attention comes from.
+# The chapter on the Transformer: its encoder, from the book's package, on whosever attention.
 
-IDS, SOURCE_LENGTHS, TARGETS = torch.tensor([[3, 1, 4, 1, 5, 2]]), torch.tensor([4]), torch.tensor([[2, 6, 5]])
-NUM_BLOCKS = 2
+IDS, SOURCE_LENGTHS, NUM_BLOCKS = torch.tensor([[3, 1, 4, 1, 5, 2]]), torch.tensor([4]), 2
 
 
-class Decoder(torch.nn.Module):
-    """Decoder blocks: causal self-attention, by lengths in training and by a cache of tokens in prediction."""
-
-    def __init__(self, book, make_attention):
-        super().__init__()
-        self.embedding = torch.nn.Embedding(10, NUM_HIDDENS)
-        self.positions = book.PositionalEncoding(NUM_HIDDENS, 0)
-        self.blocks = torch.nn.ModuleList(
-            torch.nn.ModuleDict(
-                {
-                    "self_attention": make_attention(),
-                    "cross_attention": make_attention(),
-                    "norm1": book.AddNorm(NUM_HIDDENS, 0.1),
-                    "norm2": book.AddNorm(NUM_HIDDENS, 0.1),
-                }
-            )
-            for _ in range(NUM_BLOCKS)
-        )
-        self.output = torch.nn.Linear(NUM_HIDDENS, 10)
-
-    def forward(self, ids, encoded, source_lengths, caches):
-        X = self.positions(self.embedding(ids))
-        self.attention_weights = []
-        for block, cache in zip(self.blocks, caches, strict=True):
-            cache.append(X)
-            tokens = torch.cat(cache, dim=1)
-            lengths = torch.arange(1, X.shape[1] + 1).repeat(len(X), 1) if self.training else None
-            Y = block["norm1"](X, block["self_attention"](X, tokens, tokens, lengths))
-            X = block["norm2"](Y, block["cross_attention"](Y, encoded, encoded, source_lengths))
-            attentions = block["self_attention"], block["cross_attention"]
-            self.attention_weights.append([attention.attention.attention_weights for attention in attentions])
-        return self.output(X)
-
-
-def transformer(book, make_attention, monkeypatch):
-    """Everything that the chapter computes: outputs, weights as it arranges them, and gradients."""
+def encoded(book, make_attention, monkeypatch):
+    """The output, the weights as the chapter arranges them, and the gradients of all parameters."""
     torch.manual_seed(0)
     monkeypatch.setattr(book, "MultiHeadAttention", lambda *sizes: make_attention())
     encoder = book.TransformerEncoder(10, NUM_HIDDENS, 24, NUM_HEADS, NUM_BLOCKS, 0.1)
-    decoder = Decoder(book, make_attention)
-    encoder(IDS, SOURCE_LENGTHS)
-    decoder(TARGETS, encoder(IDS, SOURCE_LENGTHS), SOURCE_LENGTHS, [[], []])  # open sizes are taken from here
+    encoder(IDS, SOURCE_LENGTHS)  # open sizes are taken from here
     torch.manual_seed(1)
-    for model in (encoder, decoder):
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter, std=0.2)
-    torch.manual_seed(2)
-    loss = decoder(TARGETS, encoder(IDS, SOURCE_LENGTHS), SOURCE_LENGTHS, [[], []]).square().sum()
-    gradients = torch.autograd.grad(loss, [*encoder.parameters(), *decoder.parameters()])
-
-    encoder.eval()
-    decoder.eval()
-    encoded = encoder(IDS, SOURCE_LENGTHS)
-    of_encoder = torch.cat(encoder.attention_weights, 0).reshape((NUM_BLOCKS, NUM_HEADS, -1, IDS.shape[1]))
-    caches, outputs, rows = [[], []], [], []
-    for step in range(TARGETS.shape[1]):
-        outputs.append(decoder(TARGETS[:, step : step + 1], encoded, SOURCE_LENGTHS, caches))
-        # A row a head, as the book collects them, which needs heads that are folded into the batch.
-        rows.append([head[0].tolist() for block in decoder.attention_weights for layer in block for head in layer])
-    return torch.cat(outputs, dim=1), of_encoder, rows, gradients, loss
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    loss = encoder(IDS, SOURCE_LENGTHS).square().sum()
+    gradients = torch.autograd.grad(loss, list(encoder.parameters()))
+    output = encoder.eval()(IDS, SOURCE_LENGTHS)
+    return output, torch.cat(encoder.attention_weights, 0).reshape((NUM_BLOCKS, NUM_HEADS, -1, IDS.shape[1])), gradients
 
 
 @pytest.mark.parametrize("edition", ["first", "second"])
-def test_the_chapter_on_the_transformer(book, edition, monkeypatch):
+def test_the_encoder_of_the_chapter_on_the_transformer(book, edition, monkeypatch):
     """The first edition gives all sizes, in an order that is refused by position, by keyword."""
     theirs = book.MultiHeadAttention
     sizes = dict.fromkeys(("key_size", "query_size", "value_size"), NUM_HIDDENS) if edition == "first" else {}
@@ -170,5 +121,5 @@ def test_the_chapter_on_the_transformer(book, edition, monkeypatch):
     def ours():
         return mha_lib.MultiHeadAttention(**sizes, num_hiddens=NUM_HIDDENS, num_heads=NUM_HEADS, dropout=0.0)
 
-    expected = transformer(book, lambda: theirs(NUM_HIDDENS, NUM_HEADS, 0.0), monkeypatch)
-    torch.testing.assert_close(transformer(book, ours, monkeypatch), expected, rtol=1e-4, atol=1e-5)
+    expected = encoded(book, lambda: theirs(NUM_HIDDENS, NUM_HEADS, 0.0), monkeypatch)
+    torch.testing.assert_close(encoded(book, ours, monkeypatch), expected, rtol=1e-4, atol=1e-5)

@@ -4,12 +4,11 @@ import copy
 
 import pytest
 import torch
-from references import assert_same, attention, check, close, make_layer, masked_softmax, numpy, on_way, random_numbers
-from torch.nn import functional as F
+from references import assert_same, check, close, make_layer, masked_softmax, numpy, on_way, random_numbers
 
 import mha_lib
 from mha_course.heads.removal import prune_attention
-from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
+from mha_lib import MultiHeadAttention
 from mha_lib.attention import AttentionPooling, DotProductAttention, FusedAttention, split_heads
 
 SIZES = dict(query_size=6, key_size=6, value_size=6)
@@ -19,45 +18,29 @@ X, LENGTHS = random_numbers(3, 5, 6), torch.tensor([4, 0, 2])
 # Other scores.
 
 
-class Alibi(FusedAttention):
-    """Press, Smith, Lewis 2022: scores fall with the distance of the key, in each head with a slope of its own."""
-
-    def scores(self, queries, keys):
-        distance = torch.arange(queries.shape[-2])[:, None] - torch.arange(keys.shape[-2])
-        return super().scores(queries, keys) - 2.0 ** -torch.arange(1, 1 + queries.shape[1])[:, None, None] * distance
-
-
 class Uniform(FusedAttention):
     def weights(self, queries, keys, mask=None):
         zeros = torch.zeros(*queries.shape[:-1], keys.shape[-2], dtype=queries.dtype)
         return mha_lib.masked_softmax(zeros, attn_mask=mask)
 
 
-@pytest.mark.parametrize("way", ["kernel", "kept"])
-def test_alibi_is_a_bias(way):
-    layer = on_way(MultiHeadAttention(8, 4, attention=Alibi(), **SIZES).double(), way)
-    plain = MultiHeadAttention(8, 4, **SIZES).double()
-    plain.load_state_dict(layer.state_dict())
-    slopes = torch.tensor([1 / 2, 1 / 4, 1 / 8, 1 / 16], dtype=torch.float64)
-    bias = -slopes[:, None, None] * (torch.arange(5)[:, None] - torch.arange(5))
-    close(layer(X, X, X, causal=True), plain(X, X, X, attn_mask=bias[None], causal=True))
-    close(layer.attention_weights, plain.attention_weights)
-    assert not torch.allclose(layer(X, X, X, causal=True), plain(X, X, X, causal=True))
-
-
 @pytest.mark.real_device
+@pytest.mark.parametrize("masks", [{"valid_lens": LENGTHS}, {"causal": True}], ids=str)
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("base", [AttentionPooling, DotProductAttention, FusedAttention])
-def test_an_overridden_score_is_obeyed_alone_and_in_a_layer(base):
+def test_an_overridden_score_is_obeyed_alone_and_in_a_layer(base, kept, masks):
     class Manhattan(base):
+        keep_weights = kept
+
         def scores(self, queries, keys):
             return -(queries.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(dim=-1)
 
     alone, layer = Manhattan(), MultiHeadAttention(8, 4, attention=Manhattan(), **SIZES).double()
-    output, weights = alone(X, X, X, LENGTHS), masked_softmax(-torch.cdist(X, X, p=1), LENGTHS)
+    output, weights = alone(X, X, X, **masks), masked_softmax(-torch.cdist(X, X, p=1), **masks)
     assert_same(output, weights @ numpy(X))
     assert_same(alone.attention_weights, weights)
     Q, K, V = (split_heads(W(X), 4) for W in (layer.W_q, layer.W_k, layer.W_v))
-    output, weights = layer(X, X, X, LENGTHS), masked_softmax(-torch.cdist(Q, K, p=1), LENGTHS)
+    output, weights = layer(X, X, X, **masks), masked_softmax(-torch.cdist(Q, K, p=1), **masks)
     assert_same(layer.attention_weights, weights)
     close(output, layer.W_o((torch.from_numpy(weights).to(V) @ V).transpose(1, 2).flatten(2)))
     with pytest.raises(NotImplementedError):
@@ -106,33 +89,7 @@ def test_overridden_weights_are_obeyed():
     close(layer.attention_weights[:, 0].count_nonzero(dim=-1), valid_lens)
 
 
-@pytest.mark.real_device
-@pytest.mark.parametrize("make", [lambda: AdditiveAttention(3), KernelPooling, DotProductAttention])
-def test_every_attention_serves_in_a_layer(make):
-    layer = MultiHeadAttention(8, 4, attention=make(), **SIZES).double()
-    output, weights = layer(X, X, X, LENGTHS, need_weights=True)
-    assert_same(output, attention(layer, X, X, X, LENGTHS)[0])
-    check(layer, X, X, X, valid_lens=LENGTHS)
-    close(layer.attention_weights, weights)
-
-
 # Between projection and attention.
-
-
-class Rotary(MultiHeadAttention):
-    """Su et al. 2021: pairs of features turn with the position, so that scores depend on distances alone."""
-
-    start = 0
-
-    def project(self, queries, keys, values):
-        Q, K, V = super().project(queries, keys, values)
-        return self.turned(Q), self.turned(K), V
-
-    def turned(self, Q):
-        places = torch.arange(self.start, self.start + Q.shape[-2], dtype=Q.dtype)
-        angles = places[:, None] * 100.0 ** -torch.arange(0, 1, 2 / Q.shape[-1], dtype=Q.dtype)
-        turns = torch.polar(torch.ones_like(angles), angles)  # (n, d / 2), complex
-        return torch.view_as_real(torch.view_as_complex(Q.unflatten(-1, (-1, 2))) * turns).flatten(-2)
 
 
 class Cached(MultiHeadAttention):
@@ -145,22 +102,6 @@ class Cached(MultiHeadAttention):
         both = [new] if self.cache is None else [self.cache, new]
         self.cache = [torch.cat(parts, dim=-2) for parts in zip(*both, strict=True)]
         return Q, *self.cache
-
-
-def test_rotated_queries_and_keys():
-    layer = Rotary(8, 2, **SIZES).double()
-    output = layer(X, X, X, causal=True)
-    Q, K = (split_heads(W(X), 2) for W in (layer.W_q, layer.W_k))
-    scores = torch.zeros(3, 2, 5, 5, dtype=torch.float64)
-    for i, j in torch.ones(5, 5).nonzero().tolist():
-        for pair, frequency in enumerate((1.0, 0.1)):
-            angle = torch.tensor((i - j) * frequency, dtype=torch.float64)
-            turn = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).reshape(2, 2)
-            parts = slice(2 * pair, 2 * pair + 2)
-            scores[:, :, i, j] += ((K[:, :, j, parts] @ turn) * Q[:, :, i, parts]).sum(-1) / 2
-    assert_same(layer.attention_weights, masked_softmax(scores, causal=True))
-    layer.start = 7
-    close(layer(X, X, X, causal=True), output)  # distances have not changed
 
 
 @pytest.mark.parametrize("groups", [2, 1])
@@ -228,45 +169,18 @@ def test_what_is_seen_of_a_layer():
 # What the kernel is given.
 
 
-@pytest.fixture
-def given_to_the_kernel(monkeypatch):
-    """A list of what torch's kernel is called with: heads of queries and keys, and the dropout."""
-    calls, kernel = [], F.scaled_dot_product_attention
-
-    def recorded(queries, keys, values, mask=None, dropout_p=0.0, is_causal=False, **options):
-        calls.append((queries.shape[1], keys.shape[1], values.shape[1], dropout_p))
-        return kernel(queries, keys, values, mask, dropout_p, is_causal, **options)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
-    return calls
-
-
 @pytest.mark.parametrize("masks", [{}, {"valid_lens": LENGTHS}, {"causal": True}, {"attn_mask": "heads"}], ids=str)
 @pytest.mark.parametrize("groups", [2, 1])
-def test_shared_keys_and_values_are_not_copied_for_the_kernel(given_to_the_kernel, masks, groups):
+def test_shared_keys_and_values_are_not_copied_for_the_kernel(kernel_calls, masks, groups):
     layer = MultiHeadAttention(8, 4, num_key_value_heads=groups, **SIZES).double()
     of_heads = masks.get("attn_mask") == "heads"
     masks = {"attn_mask": random_numbers(3, 4, 5, 5)} if of_heads else masks
     for gradients in (True, False):
         with torch.set_grad_enabled(gradients):
             check(layer, X, X, X, **masks)
-    assert {call[:3] for call in given_to_the_kernel} == {(4, 4, 4) if of_heads else (4, groups, groups)}
-    plain = MultiHeadAttention(8, 4, num_key_value_heads=groups, attention=DotProductAttention(), **SIZES).double()
-    plain.load_state_dict(layer.state_dict())
-    expected = plain(X, X, X, **masks)
-    for way in ("kernel", "formula", "kept"):
-        close(on_way(layer, way)(X, X, X, **masks), expected)
-        close(layer.attention_weights, plain.attention_weights)
-        close(layer(X, X, X, need_weights=True, **masks), (expected, plain.attention_weights))
-
-
-@pytest.mark.parametrize("heads, shared", [([0, 2, 3], [0, 1, 1]), ([0, 1, 2], [0, 0, 1])], ids=str)
-def test_heads_that_do_not_share_in_turn_are_copied(heads, shared):
-    whole = MultiHeadAttention(8, 4, num_key_value_heads=2, **SIZES).double()
-    layer = prune_attention(whole, heads)
-    assert layer.key_value_head_of == shared
-    gates = torch.tensor([float(head in heads) for head in range(4)], dtype=torch.float64)
-    close(layer(X, X, X, LENGTHS), whole(X, X, X, LENGTHS, gates))
+    assert {call.heads for call in kernel_calls} == {(4, 4, 4) if of_heads else (4, groups, groups)}
+    for way in ("formula", "kept"):
+        check(on_way(layer, way), X, X, X, **masks)
 
 
 def test_shared_heads_must_go_into_the_heads_of_the_queries():
@@ -274,24 +188,25 @@ def test_shared_heads_must_go_into_the_heads_of_the_queries():
     fused = FusedAttention()
     fused.takes_groups = True
     for pooling, keys in ((fused, K), (DotProductAttention(), K[:, :2])):
-        with pytest.raises(ValueError, match="keys must have the batch size of queries, and its heads: queries is"):
+        hint = "" if pooling is fused else r".*\(batch, num_heads, number, size\).*takes_groups"  # so flash-attn's axes
+        with pytest.raises(ValueError, match=f"keys must have the batch size of queries, and its heads: .*{hint}"):
             pooling(Q, keys, keys)
     with pytest.raises(ValueError, match="values must have the batch size of queries, and its heads: queries is"):
         fused(Q, K[:, :2], K[:, :1])
     torch.testing.assert_close(fused(Q, K[:, :2], K[:, :2]), fused(Q, *[K[:, [0, 0, 1, 1]]] * 2))
 
 
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("training, dropout", [(True, 0.25), (True, 0.0), (False, 0.25)])
 @pytest.mark.cpu
-def test_dropout_goes_by_the_formula_on_the_cpu_alone(given_to_the_kernel, training):
-    layer = MultiHeadAttention(8, 4, 0.25, **SIZES).double().train(training)
+def test_dropout_goes_by_the_formula_on_the_cpu_alone(kernel_calls, training, dropout):
+    layer, active = MultiHeadAttention(8, 4, dropout, **SIZES).double().train(training), training and dropout
     layer(X, X, X, LENGTHS)
-    assert given_to_the_kernel == ([] if training else [(4, 4, 4, 0.0)])
-    given_to_the_kernel.clear()
+    assert [call.dropout for call in kernel_calls] == ([] if active else [0.0])
+    kernel_calls.clear()
     Y = X.to("meta")
     for masks in ({}, {"valid_lens": LENGTHS.to("meta")}, {"causal": True}):
         layer.to("meta")(Y, Y, Y, **masks)
-    assert given_to_the_kernel == [(4, 4, 4, 0.25 if training else 0.0)] * 3
+    assert [call.dropout for call in kernel_calls] == [dropout if active else 0.0] * 3
 
 
 @pytest.mark.parametrize("groups", [4, 2])

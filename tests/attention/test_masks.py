@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from references import LENGTHS, SIZES, WAYS, check, close, make_layer, on_way, random_numbers
+from references import LENGTHS, WAYS, check, close, on_way, random_numbers
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,17 +25,22 @@ ATTENTIONS = DOT_PRODUCTS | {
     "additive": lambda: AdditiveAttention(3, query_size=D, key_size=D).double(),
     "gaussian": lambda: KernelPooling().double(),
 }
-every_attention = pytest.mark.parametrize("make", ATTENTIONS.values(), ids=ATTENTIONS)
 
 
-def test_a_causal_layer_that_gets_its_queries_one_by_one():
+@pytest.mark.parametrize("lengths", [None, torch.tensor([4, 0, 6])], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("gradients", [True, False])
+def test_a_causal_layer_that_gets_its_queries_one_by_one(gradients, way, lengths):
     """The last query stands at the last key, so that a step of decoding is a row of the whole."""
-    layer = MultiHeadAttention(8, 2, query_size=4, key_size=4, value_size=4).double()
+    layer = on_way(MultiHeadAttention(8, 2, query_size=4, key_size=4, value_size=4).double(), way)
     X = random_numbers(B, 6, 4)
-    whole = layer(X, X, X, causal=True)
-    for t in range(1, 7):
-        close(layer(X[:, t - 1 : t], X[:, :t], X[:, :t], causal=True), whole[:, t - 1 : t])
-    close(layer(X[:, 2:], X, X, causal=True), whole[:, 2:])
+    with torch.set_grad_enabled(gradients):
+        check(layer, X, X, X, valid_lens=lengths, causal=True)
+        whole = layer(X, X, X, lengths, causal=True)
+        for t in range(1, 7):
+            seen = None if lengths is None else lengths.clamp(max=t)
+            close(layer(X[:, t - 1 : t], X[:, :t], X[:, :t], seen, causal=True), whole[:, t - 1 : t])
+        check(layer, X[:, 2:], X, X, valid_lens=lengths, causal=True)
 
 
 def test_the_causal_mask_of_the_kernel_stands_at_the_other_end():
@@ -46,18 +51,6 @@ def test_the_causal_mask_of_the_kernel_stands_at_the_other_end():
     close(ours(K, K, K, causal=True), F.scaled_dot_product_attention(K, K, K, is_causal=True))
     assert causal(*indices((1, 2, 4))).tolist() == [[True, True, True, False], [True] * 4]
     assert causal(*indices((1, 3, 2))).tolist() == [[False, False], [True, False], [True, True]]
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("lengths", [None, torch.tensor([4, 0, 5]), torch.tensor([[1, 0, 3, 4, 2]] * B)], ids=str)
-@pytest.mark.parametrize("k", [5, 7])
-def test_no_query_sees_a_later_key_without_gradients_either(way, lengths, k):
-    fused_alone, whole = fused(way), on_way(make_layer(), way)
-    queries, keys, values = random_numbers(B, H, 5, D), *random_numbers(2, B, H, k, D)
-    given = [random_numbers(B, number, size) for number, size in zip((5, k, k), SIZES.values(), strict=True)]
-    with torch.no_grad():
-        check(fused_alone, queries, keys, values, valid_lens=lengths, causal=True)
-        check(whole, *given, valid_lens=lengths, causal=True)
 
 
 class LargestTensor(TorchDispatchMode):
@@ -108,7 +101,15 @@ SPOILT = {
 }  # fmt: skip
 
 
-@every_attention
+def whole(way):
+    return on_way(MultiHeadAttention(8, H, bias=True, query_size=D, key_size=D, value_size=3).double(), way)
+
+
+WITH_LAYERS = [pytest.param(make, id=name) for name, make in ATTENTIONS.items()]
+WITH_LAYERS += [pytest.param(lambda way=way: whole(way), id=f"layer, {way}", marks=pytest.mark.cpu) for way in WAYS]
+
+
+@pytest.mark.parametrize("make", WITH_LAYERS)  # of a layer on the CPU alone: elsewhere numbers are not read
 @pytest.mark.parametrize("q, k", [(2, 6), (364, 360)], ids=str)  # short, and long enough for padding to be skipped
 @pytest.mark.parametrize("junk", [math.nan, math.inf])
 @pytest.mark.parametrize("how", SPOILT)
@@ -117,38 +118,21 @@ def test_what_stands_at_keys_that_no_query_sees_has_no_effect(make, how, junk, q
     Q, K, V = random_numbers(B, q, D), random_numbers(B, k, D), random_numbers(B, k, 3)
     unseen = (mha_lib.masked_softmax(torch.zeros(B, q, k), **options) == 0).all(dim=1)  # (b, k)
     assert unseen.any()
-    results = []
+    if isinstance(layer, MultiHeadAttention) and how == "mask of each example":
+        options["attn_mask"] = options["attn_mask"][:, None]
+    results, trained = [], [p for p in layer.parameters() if p.requires_grad]
     for filling in (0.0, junk):
-        given = [Q.clone(), *(X.masked_fill(unseen[..., None], filling) for X in (K, V))]
-        output = layer(*(X.requires_grad_() for X in given), **options)
-        output.square().sum().backward()
+        given = [X.requires_grad_() for X in (Q.clone(), *(X.masked_fill(unseen[..., None], filling) for X in (K, V)))]
+        output = layer(*given, **options)
+        gradients = torch.autograd.grad(output.square().sum(), [*given, *trained])
         with torch.no_grad():
             without_gradients = layer(*given, **options)
-        results.append((output, without_gradients, layer.attention_weights, *(X.grad for X in given)))
-    close(results[1], results[0], atol=0)
-    assert all((X.grad[unseen] == 0).all() and (X.grad[~unseen] != 0).any() for X in given[1:])
-
-
-@pytest.mark.cpu  # elsewhere numbers are not read
-@pytest.mark.parametrize("q, k, kept", [(2, 6, False), (2, 6, True), (364, 360, False)], ids=str)
-@pytest.mark.parametrize("how", SPOILT)
-def test_what_stands_at_keys_that_no_query_sees_reaches_no_gradient_of_a_layer(how, q, k, kept):
-    layer, options = MultiHeadAttention(8, H, bias=True, **SIZES).double(), SPOILT[how](q, k)
-    with_heads = {"attn_mask": options["attn_mask"][:, None]} if how == "mask of each example" else {}
-    layer.attention.keep_weights = kept
-    given = [random_numbers(B, number, size) for number, size in zip((q, k, k), SIZES.values(), strict=True)]
-    unseen = (mha_lib.masked_softmax(torch.zeros(B, q, k), **options) == 0).all(dim=1)
-    results = []
-    for filling in (0.0, math.nan, math.inf):
-        spoilt = [X.masked_fill(unseen[..., None], filling) if X is not given[0] else X for X in given]
-        output = layer(*(X.clone().requires_grad_() for X in spoilt), **options | with_heads)
-        results.append((output, *torch.autograd.grad(output.square().sum(), list(layer.parameters()))))
-    for clean, *others in zip(*results, strict=True):
-        for other in others:
-            close(other, clean, atol=1e-9)
-    seen = [X.clone() for X in given]
-    seen[2][(~unseen).nonzero()[0].unbind()] = math.nan  # a value that is not padding is not silently dropped
-    assert not layer(*seen, **options | with_heads).isfinite().all()
+        results.append((output, without_gradients, layer.attention_weights, *gradients))
+    close(results[1], results[0], atol=1e-9 if trained else 0)
+    assert all((gradient[unseen] == 0).all() and (gradient[~unseen] != 0).any() for gradient in gradients[1:3])
+    with torch.no_grad():
+        V[(~unseen).nonzero()[0].unbind()] = math.nan  # a value that is not padding is not silently dropped
+        assert not layer(Q, K, V, **options).isfinite().all()
 
 
 @pytest.mark.parametrize("junk", [math.nan, math.inf, -math.inf, 1e300])

@@ -111,15 +111,6 @@ def test_as_many_queries_as_examples_and_right_masks_are_not_warned_of():
             LAYER(queries, X, X, attn_mask=mask)
 
 
-def test_tokens_before_heads_are_not_taken_for_heads():
-    """The axes of flash-attn: 20 queries and 10 keys of 4 heads are no 20 heads that share 10."""
-    Q, K = random_numbers(B, 20, 4, 8), random_numbers(B, 10, 4, 8)
-    with pytest.raises(
-        ValueError, match=r"of queries, and its heads.*\(batch, num_heads, number, size\).*takes_groups"
-    ):
-        FusedAttention()(Q, K, K)
-
-
 NAMES_OF_TORCH = {
     "embed_dim": (dict(embed_dim=8, num_heads=2), "num_hiddens="),
     "batch_first": (

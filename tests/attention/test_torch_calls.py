@@ -9,7 +9,6 @@ from references import random_numbers
 from torch import nn
 from torch.nn import functional as F
 
-from mha_lib import MultiHeadAttention
 from mha_lib.attention import converters
 from mha_lib.attention.torch_calls import hugging_face_attention
 
@@ -102,17 +101,6 @@ def test_torchs_encoder_computes_the_same_with_our_layers(training, batch_first)
         assert (inside(X) - encoder(X)).abs().max() > 1e-3  # our layer is what computes
 
 
-def test_torchs_decoder_computes_the_same_with_our_layers():
-    torch.manual_seed(4)
-    decoder = nn.TransformerDecoderLayer(8, 4, 16, 0.0, batch_first=True, dtype=torch.float64)
-    inside = copy.deepcopy(decoder)
-    inside.self_attn, inside.multihead_attn = ours_for(decoder.self_attn), ours_for(decoder.multihead_attn)
-    given = random_numbers(3, 5, 8), random_numbers(3, 7, 8)
-    causal = nn.Transformer.generate_square_subsequent_mask(5, DEVICE, torch.float64)
-    masks = dict(tgt_mask=causal, tgt_is_causal=True, memory_key_padding_mask=PADDING)
-    assert_same(inside(*given, **masks), decoder(*given, **masks))
-
-
 def test_torchvisions_transformer_computes_the_same_with_our_layers():
     pytest.importorskip("d2l")  # load_d2l declares what torchvision misses beside another torch
     converters.load_d2l()
@@ -135,11 +123,6 @@ def test_what_is_not_of_this_library_and_a_hint_without_its_mask_are_refused():
     X = random_numbers(3, 7, 8)
     with pytest.raises(ValueError, match="is_causal must come with attn_mask, as in torch"):
         ours_for(torchs())(X, X, X, is_causal=True)
-
-
-def test_parameters_are_those_of_our_layer():
-    layer = MultiHeadAttention(8, 4, query_size=8, key_size=8, value_size=8)
-    assert converters.as_torch(layer).layer is layer
 
 
 # Hugging Face's call.

@@ -265,21 +265,6 @@ def test_numbers_are_read_on_the_cpu_alone(lengths, layer):
     assert elsewhere.count == 0
 
 
-@pytest.mark.parametrize("sizes", [{}, SQUARE], ids=["open sizes", "sizes"])
-def test_parameters_are_made_where_and_how_they_are_asked_for(sizes):
-    where = dict(device="meta", dtype=torch.float64)
-    of_additive = {name: size for name, size in sizes.items() if name != "value_size"}
-    made = [
-        MultiHeadAttention(8, 4, bias=True, num_key_value_heads=2, **sizes, **where),
-        AdditiveAttention(8, **of_additive, **where),
-        KernelPooling(0.5, **where),
-    ]
-    for module in made:
-        assert all(p.device.type == "meta" and p.dtype == torch.float64 for p in module.parameters())
-    assert KernelPooling(0.5, dtype=torch.float64).bandwidth.item() == pytest.approx(0.5, rel=1e-15)
-    assert [KernelPooling(0.5, learnable).log_bandwidth.requires_grad for learnable in (False, True)] == [False, True]
-
-
 # Other modules in the place of projections.
 
 

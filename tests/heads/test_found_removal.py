@@ -200,12 +200,6 @@ def test_a_layer_that_shares_a_parameter_with_another_is_refused_by_name(name, l
         found.remove({"layers.0": [2, 3], "layers.1": [2, 3]})
 
 
-def test_what_is_tied_and_not_cut_may_stay_tied():
-    _, _, found = tied("out.bias")
-    smaller, report = found.remove({"layers.0": [2, 3]})
-    assert smaller.layers[0].out.bias is smaller.layers[1].out.bias and report.difference < 1e-6
-
-
 class Padded(Model):
     """Lengths of the texts, which the model checks as this library's layer does."""
 

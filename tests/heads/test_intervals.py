@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_course.heads import mean_and_ci95, num_prunable
+from mha_course.heads import controls, mean_and_ci95, num_prunable
 from mha_course.heads.intervals import quantile
 
 
@@ -29,3 +29,11 @@ def test_heads_can_go_until_a_point_is_lost():
     assert num_prunable(curve, points=0.4) == 0
     assert num_prunable(curve, points=30) == 4
     assert num_prunable(torch.ones(4)) == 3
+
+
+def test_what_can_go_by_chance_is_counted_order_by_order():
+    table = torch.zeros(8)
+    table[[7, 6]] = 1.0  # head 0 can go, and no other
+    worth = controls.mean_worth(table, [torch.zeros(3)], draws=2000)
+    assert worth["num_prunable"] == pytest.approx(1 / 3, abs=0.05)  # of the mean curve it would be none
+    assert worth["area"] == pytest.approx((1 + 1 / 3) / 4)

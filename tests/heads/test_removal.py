@@ -141,7 +141,7 @@ def test_layers_that_cannot_be_cut():
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("kept", [[0, 2, 3], [1], [2, 3], [0, 3]], ids=str)
+@pytest.mark.parametrize("kept", [[0, 2, 3], [0, 1, 2], [1], [2, 3], [0, 3]], ids=str)
 def test_query_heads_taken_out_where_keys_and_values_are_shared(groups, kept):
     """A key/value head goes with the last of its query heads; what is left gives what gates of 0 give."""
     layer = MultiHeadAttention(8, 4, bias=True, num_key_value_heads=groups, **SIZES).double()

@@ -39,13 +39,17 @@ def test_smollm2_is_that_of_transformers():
 @needs_minilm
 def test_minilm_is_that_of_transformers():
     folder = pretrained.PACKAGE.find(next(iter(pretrained.PACKAGE.sha256))).parent
-    theirs, ours = load_transformers().AutoModel.from_pretrained(str(folder)).eval(), pretrained.minilm()
-    ids, valid_lens = ours.tokenize(["She was a queen.", "The keys to the cabinet are on the table."])
-    mask = (torch.arange(ids.shape[1]) < valid_lens[:, None]).long()
+    transformers, ours = load_transformers(), pretrained.minilm()
+    theirs = transformers.AutoModel.from_pretrained(str(folder), attn_implementation="eager").eval()
+    texts = ["the queen thanked the old quiet waiter because she was late", "Half a loaf?", "no bread"]
+    ids, valid_lens = ours.tokenize(texts)
+    assert valid_lens.tolist() == [13, 6, 4] and ids.shape == (3, 13)
+    mask = torch.arange(13) < valid_lens[:, None]
     with torch.no_grad():
-        expected = theirs(input_ids=ids, attention_mask=mask).last_hidden_state
-        found = ours(ids, valid_lens)
-    assert_close(found[mask.bool()], expected[mask.bool()])
+        expected = theirs(input_ids=ids, attention_mask=mask.long(), output_attentions=True)
+        assert_close(ours(ids, valid_lens)[mask], expected.last_hidden_state[mask])
+    for own, other in zip(ours.attention_weights, expected.attentions, strict=True):
+        assert_close(own.transpose(1, 2)[mask], other.transpose(1, 2)[mask])
 
 
 def test_where_transformers_is_missing_the_message_has_the_command(monkeypatch):

@@ -7,6 +7,7 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from mha_course.models import fit, fit_recurrent, shipped_model, shipped_recurrent, train_on_repeats, train_one_head
+from mha_course.models.kept_layer import kept_layer
 from mha_course.models.positional import shipped_positional_model, train_positional
 from mha_course.models.pretrained import minilm
 from mha_course.models.training import seeded
@@ -34,6 +35,7 @@ LOADS = {
     "recurrent": lambda: shipped_recurrent(attends=True),
     "placed": lambda: shipped_positional_model("none"),
     "MiniLM": minilm,
+    "kept layer": kept_layer,
 }
 
 

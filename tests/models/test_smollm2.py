@@ -18,18 +18,14 @@ pytestmark = pytest.mark.xdist_group("smollm2")  # one process loads it, once
 
 
 @pytest.fixture(scope="module")
-def loaded():
-    """The model, and torch's state of randomness before and after it was loaded."""
+def model():
     before = torch.get_rng_state()
     try:
-        return smollm2(), before, torch.get_rng_state()
+        loaded = smollm2()
     except ImportError as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def model(loaded):
-    return loaded[0]
+    assert torch.equal(torch.get_rng_state(), before), "loading moves the caller's random numbers"
+    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +71,6 @@ def reference(ids):
         gate, up = (Y @ file[f"{layer}.ffn_{name}.weight"].T for name in ("gate", "up"))
         X = X + (gate * gate.sigmoid() * up) @ file[f"{layer}.ffn_down.weight"].T
     return norm(X, "output_norm") @ file["token_embd.weight"].T
-
-
-def test_loading_it_leaves_the_callers_random_numbers_as_they_were(loaded):
-    _, before, after = loaded
-    assert torch.equal(before, after)
 
 
 @pytest.mark.real_device  # the reference views numbers as complex ones

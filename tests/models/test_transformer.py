@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from mha_course.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding
-from mha_lib import MultiHeadAttention
 from mha_lib.attention.converters import loop_over_heads
 
 
@@ -75,14 +74,6 @@ def test_tokens_of_several_ids_are_their_sum():
     table, places = embedding.tokens.weight, embedding.positions
     expected = torch.stack([table[1] + table[5] + places[0], 2 * table[2] + places[1]])
     torch.testing.assert_close(embedding(ids)[0], expected)
-
-
-def test_an_attention_may_be_replaced_by_one_with_fewer_heads(encoder):
-    torch.manual_seed(2)
-    fewer = MultiHeadAttention(12, 2, bias=True, query_size=12, key_size=12, value_size=12).double().eval()
-    encoder.blocks["layer 1"].attention = fewer
-    encoder(IDS)
-    assert [weights.shape[1] for weights in encoder.attention_weights] == [4, 2, 4]
 
 
 def test_the_forward_pass_is_its_two_halves(encoder):
