@@ -92,6 +92,19 @@ def test_overridden_weights_are_obeyed():
 # Between projection and attention.
 
 
+def test_what_comes_between_is_what_attends():
+    class Changed(MultiHeadAttention):
+        def project(self, queries, keys, values):
+            Q, K, V = super().project(queries, keys, values)
+            return Q.flip(-2), 2 * K, V.roll(1, -1)
+
+    layer = Changed(8, 2, **SIZES).double()
+    Q, K, V = (split_heads(W(X), 2) for W in (layer.W_q, layer.W_k, layer.W_v))
+    output, weights = layer(X, X, X), masked_softmax(Q.flip(-2) @ K.mT)  # 2 / √4 = 1
+    assert_same(layer.attention_weights, weights)
+    close(output, layer.W_o((torch.from_numpy(weights).to(V) @ V.roll(1, -1)).transpose(1, 2).flatten(2)))
+
+
 class Cached(MultiHeadAttention):
     """Keys and values of earlier calls stay."""
 

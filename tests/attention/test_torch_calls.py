@@ -117,12 +117,13 @@ def test_torchvisions_transformer_computes_the_same_with_our_layers():
     assert_same(inside(images), model(images))
 
 
-def test_what_is_not_of_this_library_and_a_hint_without_its_mask_are_refused():
+def test_a_layer_is_wrapped_as_it_is_and_what_is_not_of_this_library_or_a_hint_without_its_mask_is_refused():
     with pytest.raises(TypeError, match=r"layer must be mha_lib's MultiHeadAttention, got MultiheadAttention"):
         converters.as_torch(nn.MultiheadAttention(8, 4))
-    X = random_numbers(3, 7, 8)
+    X, layer = random_numbers(3, 7, 8), converters.from_torch(torchs())
+    assert converters.as_torch(layer).layer is layer
     with pytest.raises(ValueError, match="is_causal must come with attn_mask, as in torch"):
-        ours_for(torchs())(X, X, X, is_causal=True)
+        converters.as_torch(layer)(X, X, X, is_causal=True)
 
 
 # Hugging Face's call.
