@@ -7,7 +7,6 @@ import torch
 from references import assert_same, check, close, make_layer, masked_softmax, numpy, on_way, random_numbers
 
 import mha_lib
-from mha_course.heads.removal import prune_attention
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import AttentionPooling, DotProductAttention, FusedAttention, split_heads
 
@@ -155,13 +154,6 @@ def test_heads_of_a_size_of_their_own(groups):
     assert layer.head_size == 5 and layer.W_q.weight.shape == (15, 6) and layer.W_o.weight.shape == (8, 15)
     check(layer, X, X, X, valid_lens=LENGTHS, head_mask=torch.tensor([0.5, 0, 2], dtype=torch.float64))
     assert layer(X, X, X).shape == (3, 5, 8)
-
-
-@pytest.mark.parametrize("heads", [[], [2], [1, 0]])
-def test_a_layer_without_heads_of_their_own_size_keeps_its_output_size(heads):
-    layer = MultiHeadAttention(8, 3, bias=True, head_size=5, **SIZES).double()
-    gates = torch.tensor([float(head in heads) for head in range(3)], dtype=torch.float64)
-    close(prune_attention(layer, heads)(X, X, X), layer(X, X, X, head_mask=gates))
 
 
 def test_a_head_size_that_does_not_fit_is_named():

@@ -77,16 +77,13 @@ def torchs_decoder():
     return nn.TransformerDecoder(layer, 1), (torch.randn(5, 2, 24), torch.randn(7, 2, 24))
 
 
-def ours():
-    model = encoder()
-    batch = examples(model)
-    return model, (batch.inputs, batch.valid_lens)
+def ours(make):
+    def model_and_inputs():
+        model = make()
+        batch = examples(model)
+        return model, (batch.inputs, batch.valid_lens)
 
-
-def ours_of_two_sequences():
-    model = encoder_decoder()
-    batch = examples(model)
-    return model, (batch.inputs, batch.valid_lens)
+    return model_and_inputs
 
 
 def of_class(Model):
@@ -101,8 +98,8 @@ MODELS = {  # how to make one; its layers: kind, heads, key-value heads, head si
     "torch's decoder": (
         torchs_decoder, {"layers.0.self_attn": SELF, "layers.0.multihead_attn": ("cross", 3, 3, 8)},
     ),
-    "ours": (ours, {f"blocks.layer {number}.attention": ("self", 3, 3, 2) for number in range(2)}),
-    "ours of two sequences": (ours_of_two_sequences, {
+    "ours": (ours(encoder), {f"blocks.layer {number}.attention": ("self", 3, 3, 2) for number in range(2)}),
+    "ours of two sequences": (ours(encoder_decoder), {
         "blocks.encoder.attention": ("self", 2, 2, 2), "blocks.decoder.attention": ("self", 2, 2, 2),
         "blocks.cross.attention": ("cross", 2, 2, 2),
     }),

@@ -140,19 +140,20 @@ def test_layers_that_cannot_be_cut():
         prune_attention(MultiHeadAttention(6, 3), [0])
 
 
+@pytest.mark.parametrize("size", [2, 5])  # of four heads for an output of 8: as usual, or one of their own
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("kept", [[0, 2, 3], [0, 1, 2], [1], [2, 3], [0, 3]], ids=str)
-def test_query_heads_taken_out_where_keys_and_values_are_shared(groups, kept):
+def test_query_heads_taken_out_where_keys_and_values_are_shared(groups, kept, size):
     """A key/value head goes with the last of its query heads; what is left gives what gates of 0 give."""
-    layer = MultiHeadAttention(8, 4, bias=True, num_key_value_heads=groups, **SIZES).double()
+    layer = MultiHeadAttention(8, 4, bias=True, num_key_value_heads=groups, head_size=size, **SIZES).double()
     X, valid_lens = torch.randn(2, 6, 6, dtype=torch.float64), torch.tensor([6, 3])
     gates = torch.tensor([float(head in kept) for head in range(4)], dtype=torch.float64)
     fewer = prune_attention(layer, kept)
     torch.testing.assert_close(fewer(X, X, X, valid_lens), layer(X, X, X, valid_lens, gates), rtol=0, atol=1e-12)
     torch.testing.assert_close(fewer.attention_weights.double(), layer.attention_weights[:, kept], rtol=0, atol=1e-12)
     needed = {head * groups // 4 for head in kept}
-    assert fewer.W_k.weight.shape == fewer.W_v.weight.shape == (2 * len(needed), 6)
-    assert fewer.W_q.weight.shape == (2 * len(kept), 6)
+    assert fewer.W_k.weight.shape == fewer.W_v.weight.shape == (size * len(needed), 6)
+    assert fewer.W_q.weight.shape == (size * len(kept), 6)
     again = prune_attention(fewer, [len(kept) - 1])
     gates = torch.tensor([float(head == kept[-1]) for head in range(4)], dtype=torch.float64)
     torch.testing.assert_close(again(X, X, X), layer(X, X, X, head_mask=gates), rtol=0, atol=1e-12)

@@ -14,33 +14,31 @@ def weights():
     return torch.softmax(2 * torch.randn(3, 2, 5, 5, dtype=torch.float64), dim=-1)
 
 
-def mean_over(weights, number):
-    """The mean of ``number(row, query)`` for each head."""
-    batch, heads, queries, _ = weights.shape
-    return [
-        sum(number(weights[b, h, q].tolist(), q) for b in range(batch) for q in range(queries)) / (batch * queries)
-        for h in range(heads)
-    ]
+PLACES = torch.tensor([[0, 0], [0, 2], [1, 5], [3, 1], [4, 4]])
+NUMBERS = {  # of a head, and of one of its rows
+    "distance on a line": (
+        statistics.mean_distance,
+        lambda row, q: sum(w * abs(q - k) for k, w in enumerate(row)),
+    ),
+    "distance on a plane": (
+        lambda weights: statistics.mean_distance(weights, PLACES),
+        lambda row, q: sum(w * math.dist(PLACES[q], PLACES[k]) for k, w in enumerate(row)),
+    ),
+    "weight on self": (statistics.weight_on_self, lambda row, q: row[q]),
+    "weight on a token": (lambda weights: statistics.weight_on_token(weights, 3), lambda row, q: row[3]),
+    "entropy": (statistics.entropy, lambda row, q: -sum(w * math.log(w) for w in row)),
+}
 
 
-def test_mean_distance_on_a_line_and_on_a_plane(weights):
-    line = mean_over(weights, lambda row, q: sum(w * abs(q - k) for k, w in enumerate(row)))
-    assert statistics.mean_distance(weights).tolist() == pytest.approx(line)
-    places = torch.tensor([[0, 0], [0, 2], [1, 5], [3, 1], [4, 4]])
-    plane = mean_over(weights, lambda row, q: sum(w * math.dist(places[q], places[k]) for k, w in enumerate(row)))
-    assert statistics.mean_distance(weights, places).tolist() == pytest.approx(plane)
+@pytest.mark.parametrize(("number", "of_row"), NUMBERS.values(), ids=NUMBERS)
+def test_a_number_is_the_mean_over_examples_and_queries(weights, number, of_row):
+    rows = [[[of_row(row, q) for q, row in enumerate(head)] for head in example] for example in weights.tolist()]
+    expected = torch.tensor(rows, dtype=torch.float64).mean(dim=(0, 2))
+    assert number(weights).tolist() == pytest.approx(expected.tolist())
 
 
-def test_weight_on_self_and_on_a_token(weights):
-    assert statistics.weight_on_self(weights).tolist() == pytest.approx(mean_over(weights, lambda row, q: row[q]))
-    assert statistics.weight_on_token(weights, 3).tolist() == pytest.approx(mean_over(weights, lambda row, q: row[3]))
-
-
-def test_entropy(weights):
-    expected = mean_over(weights, lambda row, q: -sum(w * math.log(w) for w in row))
-    assert statistics.entropy(weights).tolist() == pytest.approx(expected)
-    one_hot = torch.eye(5).expand(1, 1, 5, 5)
-    assert statistics.entropy(one_hot).tolist() == [0.0]
+def test_the_entropy_of_one_key_is_zero():
+    assert statistics.entropy(torch.eye(5).expand(1, 1, 5, 5)).tolist() == [0.0]
 
 
 def test_strongest_inside(weights):
