@@ -1,4 +1,7 @@
-"""The weights that a layer keeps of its last call, and the caller's tensors, which it leaves alone."""
+"""The weights that a layer keeps of its last call, and the caller's tensors, which it leaves alone.
+
+That they are the formula's, and none after a call that was refused, is tried in ``test_random_calls``.
+"""
 
 import copy
 import gc
@@ -55,35 +58,6 @@ def test_a_call_and_a_look_write_to_none_of_the_arguments(make, dropout, trainin
             assert torch.equal(layer.attention_weights, first)
     for X, then in zip(given, before, strict=True):
         assert torch.equal(X, then) and X._version == 0
-
-
-@every_layer
-def test_the_weights_are_those_of_the_last_call_and_detached(make):
-    layer = make(0.0)
-    with pytest.raises(RuntimeError, match="attention_weights: there are none"):
-        _ = layer.attention_weights
-    queries, keys, values, valid_lens = arguments(layer)
-    layer(queries, keys, values, valid_lens)
-    first = layer.attention_weights
-    layer(queries + 1, keys, values)
-    second = layer.attention_weights
-    assert not first.requires_grad and not second.requires_grad
-    assert first.shape == second.shape and not torch.equal(first, second)
-    layer(queries, keys, values, valid_lens)
-    assert torch.equal(layer.attention_weights, first)
-
-
-@pytest.mark.cpu
-@every_layer
-def test_a_call_that_is_refused_leaves_no_weights_of_the_call_before(make):
-    layer = make(0.0)
-    given = arguments(layer)
-    for changed in (dict(valid_lens=torch.tensor([7, 7, 7])), dict(values=given[2][:2]), dict(causal="no")):
-        layer(*given)
-        with pytest.raises((TypeError, ValueError)):
-            layer(**dict(zip(("queries", "keys", "values"), given, strict=False)) | changed)
-        with pytest.raises(RuntimeError, match="there are none"):
-            _ = layer.attention_weights
 
 
 @every_layer

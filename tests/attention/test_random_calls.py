@@ -16,6 +16,7 @@ import pytest
 import references
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import mha_lib
 from mha_lib.attention import FusedAttention
@@ -47,6 +48,7 @@ class Layer:
     dtype: torch.dtype
     num_heads: int
     sizes: tuple[int, int, int]
+    dropout: float = 0.0
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Call:
     kind: str
     layer: Callable
     arguments: dict
+    dropout: float
     spoilt: set[str] = field(default_factory=set)
     gradients: Callable = torch.enable_grad
 
@@ -78,11 +81,13 @@ def build(rng: random.Random) -> Layer | None:
     given = {name: size for name, size in zip(SIZES, sizes, strict=True) if dropout == 0.4 or rng.random() < 0.7}
     given |= {"device": rng.choice([None, "cpu", torch.device("cpu"), "meta"]) if rng.random() < 0.4 else "cpu"}
     given |= {"dtype": dtype}
+    rate = 0.0 if kind == "kernel" else dropout
     if kind == "multi-head":
         make, inner = mha_lib.MultiHeadAttention, rng.choice([None, None, None, "dot product", "additive", "kernel"])
         given |= {"num_hiddens": num_heads * rng.randint(1, 3), "num_heads": num_heads, "bias": rng.random() < 0.5}
         given["num_key_value_heads"] = rng.choice([groups for groups in range(1, 5) if num_heads % groups == 0])
         where = {"device": given["device"], "dtype": dtype}
+        rate = 0.0 if inner in ("additive", "kernel") else dropout
         given |= {"dropout": dropout} if inner is None else {"attention": {
             "dot product": lambda: mha_lib.DotProductAttention(dropout),
             "additive": lambda: mha_lib.AdditiveAttention(3, **where),
@@ -109,7 +114,7 @@ def build(rng: random.Random) -> Layer | None:
             assert str(error).startswith(f"{name} must "), f"spoilt is {name}, {given}, said was {error}"
             return None
         raise AssertionError(f"{name} went through: {given}")
-    return Layer(kind, make(**given), dtype, num_heads, sizes)
+    return Layer(kind, make(**given), dtype, num_heads, sizes, rate)
 
 
 def draw(layer: Layer, rng: random.Random) -> Call:
@@ -144,7 +149,7 @@ def draw(layer: Layer, rng: random.Random) -> Call:
     for flag in FLAGS:
         setattr(getattr(module, "attention", module), flag, rng.random() < 0.5)
     module.train(num_keys < 1024 and rng.random() < 0.5)  # dropout and skipping draw one example after the other
-    return Call(kind, module, arguments, gradients=rng.choice(WITH_GRADIENTS_OR_NOT))
+    return Call(kind, module, arguments, layer.dropout, gradients=rng.choice(WITH_GRADIENTS_OR_NOT))
 
 
 def in_other_memory(X: Tensor, rng: random.Random) -> Tensor:
@@ -244,7 +249,7 @@ def run(call: Call, seed: int) -> str:
         # The others are held against the first: where it is spoilt, the error may name the one that does not fit it.
         fits = set(named) <= call.spoilt or call.spoilt & {"queries", "scores"}
         assert named and fits, f"spoilt is {call.spoilt}, said was {error}"
-        if call.kind != "softmax":
+        if call.kind != "softmax":  # not those of the call before either
             with pytest.raises(RuntimeError, match="attention_weights: there are none"):
                 _ = call.layer.attention_weights
         return "refused"
@@ -253,15 +258,16 @@ def run(call: Call, seed: int) -> str:
     results = [*output] if need_weights else [output]
     if call.kind != "softmax":
         results.append(call.layer.attention_weights)
+        assert not results[-1].requires_grad
     if first.is_meta:
         assert all(X.is_meta for X in results) and results[0].shape[:-1] == first.shape[:-1]
         return "without numbers"
     if call.kind == "softmax":
         expected = [references.masked_softmax(**call.arguments)]
     else:
-        dropout = getattr(call.layer, "attention", call.layer).dropout
         torch.manual_seed(seed)
-        output, weights = references.attention(call.layer, **call.arguments, kept=dropout(torch.ones_like(results[-1])))
+        kept = F.dropout(torch.ones_like(results[-1]), call.dropout, call.layer.training)
+        output, weights = references.attention(call.layer, **call.arguments, kept=kept)
         expected = [output, weights, weights][: len(results)]
     for result, reference in zip(results, expected, strict=True):
         assert result.dtype == first.dtype
