@@ -225,6 +225,7 @@ def test_a_row_without_a_key_gives_zeros_even_where_its_query_is_nan():
     assert K.grad.isfinite().all()
 
 
+@pytest.mark.cpu  # elsewhere it would take a pass over all weights
 def test_weights_of_a_row_without_a_key_are_zeros_beside_a_key_of_nan_and_have_a_memory_of_their_own():
     Q, K, V = random_numbers(3, 1, 2, 4, 8).unbind()
     K[:, :, 2] = math.nan  # which query 0 sees
