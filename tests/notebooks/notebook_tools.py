@@ -31,13 +31,9 @@ def text_of(*names):
     return " ".join(cell.source for each in notebooks for cell in each.cells if cell.cell_type == "markdown")
 
 
-def with_numbers(value, change):
-    """Kept results in which every number is changed; words stay."""
-    if isinstance(value, dict):
-        return {key: with_numbers(item, change) for key, item in value.items()}
-    if isinstance(value, list):
-        return [with_numbers(item, change) for item in value]
-    return change(value) if isinstance(value, int | float) else value
+def rounded(numbers):
+    """Numbers as a text says them, with two digits."""
+    return tuple(round(number, 2) for number in numbers)
 
 
 def output_of(cell):
