@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_claim import CLAIM, work_of
-from test_verdict import draws, rows
+from worked import CLAIM, draws, numbers, work_of
 
 from mha_course import capstone, pictures
 
@@ -19,7 +18,7 @@ def two():
 
 
 def written(folder, two, limits="Only one <model>, and 64 rows.", result=None):
-    result = result or capstone.verdict(CLAIM, rows(0.3), draws(0.4))
+    result = result or capstone.verdict(CLAIM, numbers(0.3), draws(0.4))
     said = capstone.page(
         folder / "page.html",
         folder / "claim.jsonl",
