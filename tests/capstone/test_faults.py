@@ -121,13 +121,6 @@ def test_cheats_get_nothing(fault):
         steps = (step for one in functions(p) for step in dis.get_instructions(one))
         return any(step.opname == "STORE_FAST" and step.argval == "rows" for step in steps)
 
-    def opposite(cheat):
-        def other_sign(p):
-            return not cheat(p)
-
-        other_sign.__name__ = f"not {cheat.__name__}"
-        return other_sign
-
     def by_numbers(p):
         return not torch.equal(p.losses(p.model, p.rows, {}, p.means(p.model, p.rows)), numbers)
 
@@ -135,6 +128,7 @@ def test_cheats_get_nothing(fault):
         calls.append(p)
         return len(calls) <= 2
 
-    both_signs = [cheat for one in (by_code, by_length, by_statement) for cheat in (one, opposite(one))]
-    for cheat in (by_name, by_source, by_numbers, by_count, *both_signs):
+    for cheat in (by_name, by_source, by_numbers, by_count, by_code, by_length, by_statement):
         assert not check_test(cheat, seed), cheat.__name__
+    for cheat in (by_code, by_length, by_statement):
+        assert not check_test(lambda p, cheat=cheat: not cheat(p), seed), f"not {cheat.__name__}"

@@ -42,13 +42,6 @@ def change_by_padded_queries(layer, X, valid_lens):
     return torch.stack(changes).max()
 
 
-def gain_by_combinations(seen, unseen, number):
-    sets = [
-        sum(2**head for head in heads) for heads in itertools.combinations(range(len(seen).bit_length() - 1), number)
-    ]
-    return unseen[max(sets, key=lambda heads: seen[heads])] - unseen[sets].mean()
-
-
 def by_hits_of_the_mean_map(weights, target):
     """How often the largest weight is on the target, and how often that of the head's mean map is."""
 

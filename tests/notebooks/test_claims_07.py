@@ -50,10 +50,6 @@ class Results:
     def block_baseline_correlation(self, task: str) -> torch.Tensor:
         return torch.tensor([result["block_alone"] for result in self.heads[task]])
 
-    def ahead(self, task: str, high: str, low: str) -> int:
-        """In how many models one order's area is above another's."""
-        return int((self.column(task, high) > self.column(task, low)).sum())
-
     def chance(self, task: str, order: str, key: str) -> float:
         """The mean over the models of what chance reaches."""
         found = [result["orders"][order][key] for result in self.heads[f"controls, {task}"]]
