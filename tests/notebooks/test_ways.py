@@ -57,13 +57,6 @@ def test_no_main_line_needs_what_its_way_leaves_out(way, subtests):
             assert list(needs(text, explained, way, number)) == []
 
 
-def test_every_term_stands_where_it_is_said_to():
-    for number, terms in TERMS.items():
-        notebooks = [ways_in.read(each)[0] for each in (ways_in.ALL if number == "folded" else [number])]
-        text = "\n".join(cell.source for notebook in notebooks for cell in notebook.cells).lower()
-        assert [term for term in terms if term.lower() not in text] == []
-
-
 def test_the_ways_are_shown_with_their_minutes_as_the_cells_give_them():
     """`make notebooks` writes them anew."""
     for path, folder in ways_in.SHOWN.items():
