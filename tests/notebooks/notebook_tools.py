@@ -31,11 +31,6 @@ def text_of(*names):
     return " ".join(cell.source for each in notebooks for cell in each.cells if cell.cell_type == "markdown")
 
 
-def rounded(numbers):
-    """Numbers as a text says them, with two digits."""
-    return tuple(round(number, 2) for number in numbers)
-
-
 def output_of(cell):
     """The text that the committed notebook shows below a cell; a text cell shows none."""
     return "".join(map(text_of_output, cell.get("outputs", [])))
