@@ -4,20 +4,10 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-import torch
-from torch import nn
+from worked import CLAIM, work_of
 
 from mha_course import capstone
 from mha_course.capstone.claim import is_changed
-
-CLAIM = capstone.Claim(
-    model="a model", remove=3, measure="greedy", instead="means", promise=0.2, baseline="layer-matched draws",
-    rows="the test rows", refuted_by="a rise above 0.2",
-)  # fmt: skip
-
-
-def work_of(name="a model"):
-    return capstone.Work(name, nn.Linear(2, 1), (torch.ones(3, 2),), (torch.zeros(5, 2),), lambda model, rows: rows[0])
 
 
 def test_every_field_changes_the_eight_characters():

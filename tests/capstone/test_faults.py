@@ -5,11 +5,10 @@ import inspect
 
 import pytest
 import torch
-from worked import worked_test
+from worked import twice, worked_test
 
 from mha_course.capstone.fault_check import PIPELINES, check_test
 from mha_course.capstone.faults import FAULTS, fault_of, made, pipeline, shape_test
-from mha_course.checking import running
 from mha_lib import heads
 
 SEED_OF = {fault_of(seed): seed for seed in range(40, 0, -1)}
@@ -64,11 +63,6 @@ def test_a_test_of_every_promise_notices_every_fault():
 
 
 def test_a_test_that_raises_no_error_but_returns_false_counts_too():
-    def twice(p):
-        means = p.means(p.model, p.rows)
-        one, other = (p.losses(p.model, p.rows, {}, means) for _ in range(2))
-        return torch.allclose(one, other)
-
     verdict = check_test(twice, SEED_OF["dropout on"])
     assert verdict and verdict.evidence.startswith("It does not notice: rows in both sets, padding in the mean, mask")
     assert check_test(twice, SEED_OF["mask forgotten"]).state == "not yet"
@@ -94,16 +88,6 @@ def test_a_test_that_fails_without_a_fault_is_told_where():
 
     told = check_test(misspelt, 1)
     assert told.text.startswith("Your test raises AttributeError") and "did you mean 'losses'?" in told.text
-
-
-def test_a_test_without_an_end_is_told(monkeypatch):
-    monkeypatch.setattr(running, "SECONDS", 0.2)
-
-    def endless(p):
-        while True:
-            pass
-
-    assert "ran for more than 0.2 seconds" in check_test(endless, 1).text
 
 
 @pytest.mark.parametrize("fault", ["rows in both sets", "a head stays off"])
@@ -137,13 +121,6 @@ def test_cheats_get_nothing(fault):
         steps = (step for one in functions(p) for step in dis.get_instructions(one))
         return any(step.opname == "STORE_FAST" and step.argval == "rows" for step in steps)
 
-    def opposite(cheat):
-        def other_sign(p):
-            return not cheat(p)
-
-        other_sign.__name__ = f"not {cheat.__name__}"
-        return other_sign
-
     def by_numbers(p):
         return not torch.equal(p.losses(p.model, p.rows, {}, p.means(p.model, p.rows)), numbers)
 
@@ -151,6 +128,7 @@ def test_cheats_get_nothing(fault):
         calls.append(p)
         return len(calls) <= 2
 
-    both_signs = [cheat for one in (by_code, by_length, by_statement) for cheat in (one, opposite(one))]
-    for cheat in (by_name, by_source, by_numbers, by_count, *both_signs):
+    for cheat in (by_name, by_source, by_numbers, by_count, by_code, by_length, by_statement):
         assert not check_test(cheat, seed), cheat.__name__
+    for cheat in (by_code, by_length, by_statement):
+        assert not check_test(lambda p, cheat=cheat: not cheat(p), seed), f"not {cheat.__name__}"

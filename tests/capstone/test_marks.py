@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from worked import answered, untrained, worked_test
+from worked import answered, twice, untrained, worked_test
 
 from mha_course import capstone, pictures
 from mha_course.capstone.faults import FAULTS, fault_of
@@ -88,7 +88,7 @@ def test_every_fault_earns_the_same(done):
         assert done.points().given[4:6] == [8, 5]
 
 
-def test_a_claim_that_is_changed_before_the_test_rows_costs_nothing(done):
+def test_a_change_before_the_test_rows_and_running_it_all_again_cost_nothing(done):
     before = done.claim_file.read_text().splitlines()
     done.claim_file.unlink()
     capstone.lock(dataclasses.replace(done.claim, promise=3.0), done.claim_file)
@@ -96,9 +96,6 @@ def test_a_claim_that_is_changed_before_the_test_rows_costs_nothing(done):
     done.open()
     assert len(done.claim_file.read_text().splitlines()) == len(before) + 1
     assert lost(done) == []
-
-
-def test_running_it_all_again_costs_nothing(done):
     capstone.lock(done.claim, done.claim_file)
     done.open()
     assert lost(done) == []
@@ -138,26 +135,19 @@ def test_a_plan_that_was_chosen_on_the_test_rows_loses(done):
     assert lost(done) == [3]
 
 
-def test_a_page_that_says_something_else_loses(done):
-    text = done.page.with_suffix(".md").read_text()
-    other = "held" if done.result.outcome != "held" else "undecided"
-    done.page.with_suffix(".md").write_text(text.replace(f"## Verdict: {done.result.outcome}", f"## Verdict: {other}"))
-    assert lost(done) == [6]
-    done.page.with_suffix(".md").write_text(text.replace(capstone.told(done.result.rise), "-3.000 (-3.100 to -2.900)"))
-    assert lost(done) == [7]
-
-
 @pytest.mark.parametrize(
     ("old", "new", "lines"),
     [
+        (r"(?m)^(\| rise of the loss \| )\S+ \(.*?\)", r"\g<1>-3.000 (-3.100 to -2.900)", [7]),
         (r"(?m)^(\| rise of the loss \| )\S+ \(.*?\)", r"\g<1>-3.000 (-99.000 to 99.000)", [7]),
+        (r"(?m)^## Verdict: undecided", "## Verdict: held", [6]),
         (r"(?m)^## Verdict: .*", "## Verdict: held\n## Verdict: not held\n## Verdict: undecided", [6]),
         (r"(?m)^## Verdict: .*", "## Verdict: held, ## Verdict: not held, ## Verdict: undecided", [6]),
         (r"claim \w{8} locked", "claim 01234567 locked", [6, 7, 8]),
     ],
 )
 def test_a_forged_page_loses(done, old, new, lines):
-    """A wide interval, all verdicts at once, and the page of another claim."""
+    """Something else, a wide interval, all verdicts at once, and the page of another claim."""
     page = done.page.with_suffix(".md")
     text, number = re.subn(old, new, page.read_text())
     assert number
@@ -186,11 +176,6 @@ def test_rows_that_are_held_back_decide(done):
 
 
 def test_half_a_test_has_half_of_its_points(done):
-    def twice(p):
-        means = p.means(p.model, p.rows)
-        one, other = (p.losses(p.model, p.rows, {}, means) for _ in range(2))
-        assert torch.equal(one, other)
-
     seeds = {fault_of(seed): seed for seed in range(99)}
     done.test, done.seed = twice, seeds["dropout on"]
     right, others = done.points().given[4:6]

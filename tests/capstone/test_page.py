@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_claim import CLAIM, work_of
-from test_verdict import draws, rows
+from worked import CLAIM, draws, numbers, work_of
 
 from mha_course import capstone, pictures
 
@@ -19,7 +18,7 @@ def two():
 
 
 def written(folder, two, limits="Only one <model>, and 64 rows.", result=None):
-    result = result or capstone.verdict(CLAIM, rows(0.3), draws(0.4))
+    result = result or capstone.verdict(CLAIM, numbers(0.3), draws(0.4))
     said = capstone.page(
         folder / "page.html",
         folder / "claim.jsonl",
@@ -52,15 +51,7 @@ def test_the_page_has_all_that_was_locked_and_found(tmp_path, two):
         assert f"](page-{number}.png)" in text and (tmp_path / f"page-{number}.png").read_bytes() == picture.png
 
 
-def test_a_claim_changed_after_the_first_look_is_marked(tmp_path, two):
-    capstone.lock(CLAIM, tmp_path / "claim.jsonl")
-    work_of().open_test_rows(tmp_path / "claim.jsonl")
-    capstone.lock(replace(CLAIM, promise=0.5), tmp_path / "claim.jsonl")
-    _, page, text = written(tmp_path, two)
-    assert "Verdict: not held (changed)" in page and "## Verdict: not held (changed)" in text
-
-
-def test_a_second_opening_is_counted_and_marked(tmp_path, two):
+def test_a_second_opening_is_counted_and_marked_and_so_is_a_claim_changed_after_the_first_look(tmp_path, two):
     capstone.lock(CLAIM, tmp_path / "claim.jsonl")
     for times in (1, 2):
         work_of().open_test_rows(tmp_path / "claim.jsonl")
@@ -68,6 +59,9 @@ def test_a_second_opening_is_counted_and_marked(tmp_path, two):
         assert f"| test rows opened | {times} |" in text
         for content in (page, text):
             assert ("Verdict: not held (test rows opened more than once)" in content) == (times == 2)
+    capstone.lock(replace(CLAIM, promise=0.5), tmp_path / "claim.jsonl")
+    _, page, text = written(tmp_path, two)
+    assert "Verdict: not held (changed)" in page and "## Verdict: not held (changed)" in text
 
 
 @pytest.mark.parametrize("limits", [..., "", "  "])

@@ -1,43 +1,31 @@
 """Three outcomes by intervals, the choice of heads that a claim announces, and what a clock may compare."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
+from worked import CLAIM, draws, numbers
 
 from mha_course import capstone
 
 
 def claim(**fields):
-    given = {
-        "model": "m", "remove": 3, "measure": "leave-one-out", "instead": "means", "promise": 0.1,
-        "baseline": "layer-matched draws", "rows": "rows", "refuted_by": "words",
-    }  # fmt: skip
-    return capstone.Claim(**(given | fields))
-
-
-def rows(mean, spread=0.05, number=64, seed=0):
-    """Numbers of exactly this mean, and about this spread."""
-    noise = torch.randn(number, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return mean + spread * (noise - noise.mean())
-
-
-def draws(mean, between=0.02, number=20, **named):
-    return torch.stack([rows(one, seed=5 + i, **named) for i, one in enumerate(rows(mean, between, number, seed=1))])
+    return replace(CLAIM, **{"measure": "leave-one-out", "promise": 0.1} | fields)
 
 
 @pytest.mark.parametrize(
     ("rise", "random", "promise", "baseline", "outcome", "step"),
     [
-        (rows(0.05), draws(0.4), "held", "held", "held", "how far it goes"),
-        (rows(0.2), draws(0.4), "not held", "held", "not held", "more than you promised"),
-        (rows(0.105), draws(0.4), "undecided", "held", "undecided", "Four times as many rows"),
-        (rows(0.05), draws(0.051), "held", "undecided", "undecided", "so it may without other heads"),
-        (rows(0.05), draws(0.01), "held", "not held", "not held", "A draw does better"),
-        (rows(0.2), draws(0.01), "not held", "not held", "not held", "A draw does better"),
-        (rows(0.2), draws(0.2), "not held", "undecided", "not held", "more than you promised"),
-        (rows(0.105), draws(0.1), "undecided", "undecided", "undecided", "Four times as many rows"),
+        (numbers(0.05), draws(0.4), "held", "held", "held", "how far it goes"),
+        (numbers(0.2), draws(0.4), "not held", "held", "not held", "more than you promised"),
+        (numbers(0.105), draws(0.4), "undecided", "held", "undecided", "Four times as many rows"),
+        (numbers(0.05), draws(0.051), "held", "undecided", "undecided", "so it may without other heads"),
+        (numbers(0.05), draws(0.01), "held", "not held", "not held", "A draw does better"),
+        (numbers(0.2), draws(0.01), "not held", "not held", "not held", "A draw does better"),
+        (numbers(0.2), draws(0.2), "not held", "undecided", "not held", "more than you promised"),
+        (numbers(0.105), draws(0.1), "undecided", "undecided", "undecided", "Four times as many rows"),
     ],
 )
 def test_outcome_and_next_step(rise, random, promise, baseline, outcome, step):
@@ -47,7 +35,7 @@ def test_outcome_and_next_step(rise, random, promise, baseline, outcome, step):
 
 
 def test_the_interval_of_the_rise_is_students():
-    rise = rows(0.3, 0.2, number=10)
+    rise = numbers(0.3, 0.2, number=10)
     low, high = torch.tensor(0.3) - 2.262 * rise.std() / 10**0.5, torch.tensor(0.3) + 2.262 * rise.std() / 10**0.5
     found = capstone.verdict(claim(), rise, draws(0.4, number=8)[:, :10]).rise
     assert found == pytest.approx((0.3, low.item(), high.item()), abs=2e-3)
@@ -55,27 +43,27 @@ def test_the_interval_of_the_rise_is_students():
 
 def test_texts_that_differ_widen_no_paired_interval():
     """A draw costs 0.1 more on each row, however much the rows differ."""
-    rise = rows(1, spread=2)
+    rise = numbers(1, spread=2)
     result = capstone.verdict(claim(), rise, torch.stack([rise + 0.1] * 20))
     assert result.ahead == pytest.approx((0.1, 0.1, 0.1)) and result.share == 1
 
 
 def test_draws_that_differ_widen_the_interval():
-    rise = rows(0.05)
+    rise = numbers(0.05)
     narrow, wide = (capstone.verdict(claim(), rise, draws(0.1, between)).ahead for between in (0.01, 0.5))
     assert narrow[0] == pytest.approx(wide[0]) and wide[2] - wide[1] > 5 * (narrow[2] - narrow[1])
 
 
 def test_draws_that_break_the_promise_are_counted():
-    few = torch.stack([rows(one, seed=i) for i, one in enumerate((0.05, 0.15, 0.3, 0.09))])
-    result = capstone.verdict(claim(), rows(0.05), few)
+    few = torch.stack([numbers(one, seed=i) for i, one in enumerate((0.05, 0.15, 0.3, 0.09))])
+    result = capstone.verdict(claim(), numbers(0.05), few)
     assert result.breaking == 2 and "2 of 4 draws break your promise" in str(result)
-    assert "every draw keeps your promise" in str(capstone.verdict(claim(promise=0.4), rows(0.05), few))
+    assert "every draw keeps your promise" in str(capstone.verdict(claim(promise=0.4), numbers(0.05), few))
 
 
 def test_rows_must_be_the_same():
     with pytest.raises(ValueError, match=r"draws must have shape \(m, 64\), .*got \(20, 32\)"):
-        capstone.verdict(claim(), rows(0.1), draws(0.1)[:, :32])
+        capstone.verdict(claim(), numbers(0.1), draws(0.1)[:, :32])
 
 
 @pytest.fixture

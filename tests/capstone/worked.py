@@ -1,10 +1,32 @@
-"""A small model without training, and a worked test of the pipeline: what several files here test with."""
+"""A claim, a small model without training, a worked test of the pipeline: what several files here test with."""
 
 import torch
+from torch import nn
 
 from mha_course import capstone
 from mha_course.models import Batch
 from mha_course.models.training import seeded
+
+CLAIM = capstone.Claim(
+    model="a model", remove=3, measure="greedy", instead="means", promise=0.2, baseline="layer-matched draws",
+    rows="the test rows", refuted_by="a rise above 0.2",
+)  # fmt: skip
+
+
+def work_of(name="a model"):
+    return capstone.Work(name, nn.Linear(2, 1), (torch.ones(3, 2),), (torch.zeros(5, 2),), lambda model, rows: rows[0])
+
+
+def numbers(mean, spread=0.05, number=64, seed=0):
+    """Numbers of exactly this mean, and about this spread."""
+    noise = torch.randn(number, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return mean + spread * (noise - noise.mean())
+
+
+def draws(mean, between=0.02, number=20):
+    """Draws whose means differ, of as many rows."""
+    means = numbers(mean, between, number, seed=1)
+    return torch.stack([numbers(one, seed=5 + i) for i, one in enumerate(means)])
 
 
 def answered(model, rows):
@@ -38,6 +60,12 @@ def with_other_padding(rows):
     padding = torch.arange(rows.inputs.shape[1]) >= rows.valid_lens[:, None]
     targets = torch.where(padding[..., None], 0, rows.targets)
     return Batch(rows.inputs.masked_fill(padding, 3), rows.valid_lens, targets)
+
+
+def twice(p):
+    """A test that notices only what differs from call to call."""
+    means = p.means(p.model, p.rows)
+    return torch.equal(*(p.losses(p.model, p.rows, {}, means) for _ in range(2)))
 
 
 def worked_test(p):

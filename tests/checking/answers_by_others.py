@@ -545,47 +545,12 @@ def _(queries, keys, values, allowed, block_size):
     return (out / norm).nan_to_num(0)
 
 
-@wrong("induction_share", "Every token counts in the mean")
-def _(weights, letters):
-    """First copies are counted, too; no weight is on what comes after them."""
-    row = letters.tolist()
-    return torch.stack([weights[:, t, row.index(letter) + 1] for t, letter in enumerate(row)]).mean(dim=0)
-
-
 @wrong("blockwise_attention", "A block is skipped for all queries")
 def _(queries, keys, values, allowed, block_size):
     """A block is left out as soon as one query may read nothing of it."""
     top, norm, out = torch.full((len(queries), 1), -1e30), torch.zeros(len(queries), 1), 0
     for K, V, ok in zip(keys.split(block_size), values.split(block_size), allowed.split(block_size, dim=1)):
         if not ok.any(dim=1).all():
-            continue
-        scores = (queries @ K.T / math.sqrt(queries.shape[1])).masked_fill(~ok, -math.inf)
-        new = torch.maximum(top, scores.amax(dim=1, keepdim=True))
-        shrink, e = torch.exp(top - new), torch.exp(scores - new)
-        norm, out, top = norm * shrink + e.sum(dim=1, keepdim=True), out * shrink + e @ V, new
-    return out / norm
-
-
-@wrong("blockwise_attention", "A block is skipped for all queries")
-def _(queries, keys, values, allowed, block_size):
-    """The first query alone decides whether a block is read."""
-    top, norm, out = torch.full((len(queries), 1), -1e30), torch.zeros(len(queries), 1), 0
-    for K, V, ok in zip(keys.split(block_size), values.split(block_size), allowed.split(block_size, dim=1)):
-        if not ok[0].any():
-            continue
-        scores = (queries @ K.T / math.sqrt(queries.shape[1])).masked_fill(~ok, -math.inf)
-        new = torch.maximum(top, scores.amax(dim=1, keepdim=True))
-        shrink, e = torch.exp(top - new), torch.exp(scores - new)
-        norm, out, top = norm * shrink + e.sum(dim=1, keepdim=True), out * shrink + e @ V, new
-    return out / norm
-
-
-@wrong("blockwise_attention", "−∞ − (−∞) is NaN")
-def _(queries, keys, values, allowed, block_size):
-    """A block for nobody is left out, but a query that may read nothing of a block for others gets NaN."""
-    top, norm, out = torch.full((len(queries), 1), -math.inf), torch.zeros(len(queries), 1), 0
-    for K, V, ok in zip(keys.split(block_size), values.split(block_size), allowed.split(block_size, dim=1)):
-        if not ok.any():
             continue
         scores = (queries @ K.T / math.sqrt(queries.shape[1])).masked_fill(~ok, -math.inf)
         new = torch.maximum(top, scores.amax(dim=1, keepdim=True))
@@ -636,16 +601,6 @@ def _(queries, keys, values, sigma):
     return torch.softmax(-(d**2) / (2 * sigma**2), 1) @ values
 
 
-@wrong("gaussian_pooling", "The scores hold the distance")
-def _(queries, keys, values, sigma):
-    """Norm of the difference without the square (norm, not squared)."""
-    out = []
-    for q in queries:
-        s = -(q - keys).norm(dim=1) / (2 * sigma**2)
-        out.append(s.softmax(0) @ values)
-    return torch.stack(out)
-
-
 @wrong("gaussian_pooling", "The weights of a query do not sum to 1")
 def _(queries, keys, values, sigma):
     """Divides by the density's constant and never normalises."""
@@ -664,13 +619,6 @@ def _(queries, keys, values, sigma):
 def _(queries, keys, values, sigma):
     """Nearest key only."""
     return values[torch.cdist(queries, keys).argmin(1)]
-
-
-@wrong("gaussian_pooling", "An error is raised")
-def _(queries, keys, values, sigma):
-    """Queries minus keys without an axis."""
-    s = -((queries - keys) ** 2).sum(1) / (2 * sigma**2)
-    return torch.softmax(s, 0) @ values
 
 
 @right("gaussian_pooling")

@@ -46,6 +46,16 @@ def double(X):
     return 2 * X
 
 
+def double_and(do):
+    """A right answer that also does something with what it is given."""
+
+    def answer(X):
+        do(X)
+        return 2 * X
+
+    return answer
+
+
 def loop(X):
     while True:
         pass
@@ -116,14 +126,10 @@ def test_what_the_kernel_owns_is_not_ended_by_an_answer(tmp_path):
         def __del__(self):
             (tmp_path / str(os.getpid())).touch()
 
-    def collects(X):
-        gc.collect()
-        return 2 * X
-
     gc.disable()  # so that it is there still, although nobody holds it, when the answer runs
     try:
         Owned()
-        assert doubled(collects)
+        assert doubled(double_and(lambda X: gc.collect()))
         assert not list(tmp_path.iterdir())
     finally:
         gc.enable()
@@ -166,21 +172,14 @@ def test_what_an_answer_prints_is_shown(capsys):
     def tell(X):
         print("shape", tuple(X.shape))
         print("twice", file=sys.stderr, flush=True)
-        return 2 * X
 
-    assert doubled(tell)
+    assert doubled(double_and(tell))
     captured = capsys.readouterr()
     assert captured.out == "shape (2, 3)\nshape (3, 4)\nshape (4, 5)\n" and captured.err == "twice\n" * 3
 
 
-def print_much(X):
-    for number in range(20_000):
-        print(number)
-    return 2 * X
-
-
 def test_prints_are_cut_and_it_is_said(capsys):
-    assert doubled(print_much)
+    assert doubled(double_and(lambda X: print(*range(20_000), sep="\n")))
     printed = capsys.readouterr().out
     assert printed.startswith("0\n1\n2\n") and len(printed) < limits.PRINTED + 100
     assert printed.endswith(f"Your code prints more. {limits.PRINTED:,} characters of it are shown.\n")
@@ -209,39 +208,24 @@ def shell():
     InteractiveShell.clear_instance()
 
 
-def draw_and_show(X):
-    display(HTML(f"{tuple(X.shape)}"))
-    return 2 * X
-
-
-def draw_widget(X):
-    display({limits.WIDGET: {}}, raw=True)
-    return 2 * X
-
-
-def draw_much(X):
-    for number in range(30):
-        display(HTML(f"{number}"))
-    return 2 * X
-
-
 @pytest.mark.parametrize(
     ("draws", "shown"),
     [
-        (draw_and_show, ["(2, 3)", "(3, 4)", "(4, 5)"]),
-        (draw_widget, 3 * ["A widget that an answer makes cannot be shown while it is checked."]),
-        (draw_much, [*map(str, range(10)), "Your code draws more. 10 pictures of it are shown."]),
+        (lambda X: display(HTML(f"{tuple(X.shape)}")), ["(2, 3)", "(3, 4)", "(4, 5)"]),
+        (
+            lambda X: display({limits.WIDGET: {}}, raw=True),
+            3 * ["A widget that an answer makes cannot be shown while it is checked."],
+        ),
+        (
+            lambda X: display(*(HTML(f"{number}") for number in range(30))),
+            [*map(str, range(10)), "Your code draws more. 10 pictures of it are shown."],
+        ),
     ],
 )
 def test_what_an_answer_draws_is_shown_or_it_is_said_that_it_is_not(draws, shown, shell):
     with capture_output() as captured:
-        assert doubled(draws)
+        assert doubled(double_and(draws))
     assert [output.data.get("text/html", output.data["text/plain"]) for output in captured.outputs] == shown
-
-
-def draw_open_figure(X):
-    pyplot.plot([1, 2])
-    return 2 * X
 
 
 def test_a_figure_that_is_left_open_is_shown_and_those_of_the_kernel_are_not_shown_again(shell):
@@ -251,7 +235,7 @@ def test_a_figure_that_is_left_open_is_shown_and_those_of_the_kernel_are_not_sho
         matplotlib.interactive(True)  # as in a notebook
         pyplot.figure()
         with capture_output() as captured:
-            assert doubled(draw_open_figure)
+            assert doubled(double_and(lambda X: pyplot.plot([1, 2])))
         assert [output.data["text/plain"] for output in captured.outputs] == 3 * ["<Figure size 640x480 with 1 Axes>"]
     finally:
         pyplot.close("all")
@@ -321,12 +305,9 @@ def test_an_error_is_told_with_its_kind_first_line_and_place(function, words, mo
     assert all(word in repr(verdict) for word in words), verdict
 
 
-def spoil(X):
-    X[0] = torch.nan
-    return 2 * X
-
-
-@pytest.mark.parametrize("changes", [lambda X: X.mul_(2), spoil, lambda X: (2 * X, X.t_())[0]])
+@pytest.mark.parametrize(
+    "changes", [lambda X: X.mul_(2), double_and(lambda X: X[0].fill_(torch.nan)), lambda X: (2 * X, X.t_())[0]]
+)
 def test_a_change_in_place_is_told(changes):
     assert doubled(changes).text.startswith("Your code changes `X` in place, which spoils the caller's tensor even")
 
@@ -443,15 +424,11 @@ def test_whatever_can_be_called_is_called(right):
     assert doubled(right).state == ("right" if right is double else "wrong")
 
 
-def stub_that_raises(X):
-    raise NotImplementedError
-
-
-def stub_that_says_when(X):
+def stub(X):
     raise NotImplementedError("later")
 
 
-@pytest.mark.parametrize("answer", [None, ..., lambda X: None, lambda X: ..., stub_that_raises, stub_that_says_when])
+@pytest.mark.parametrize("answer", [None, ..., lambda X: None, lambda X: ..., stub])
 def test_a_stub_is_not_yet_an_answer(answer):
     assert doubled(answer).state == "not yet" and "printing" not in doubled(answer).text
     assert "(printing is not returning)" in doubled(lambda X: print(2 * X)).text

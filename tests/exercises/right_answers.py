@@ -1,4 +1,7 @@
-"""Right answers in other styles than the worked ones: name of an exercise → answers that must pass."""
+"""Right answers in other styles than the worked ones: name of an exercise → answers that must pass.
+
+More of them, to other exercises, are in tests/checking/answers_by_others.py.
+"""
 
 import itertools
 import math
@@ -6,72 +9,12 @@ import math
 import torch
 from torch.nn import functional as F
 
-from mha_lib import KernelPooling, masked_softmax
-
-
-def pooling_by_loops(queries, keys, values, sigma):
-    output = torch.zeros(len(queries), values.shape[1])
-    for i, query in enumerate(queries):
-        heights = torch.stack([torch.exp(-((query - key) ** 2).sum() / (2 * sigma**2)) for key in keys])
-        for height, value in zip(heights / heights.sum(), values, strict=True):
-            output[i] += height * value
-    return output
-
 
 def mask(scores, valid):
     """True where a key takes part, for lengths of one or two dimensions, or a mask."""
     lengths = valid[:, None] if valid.dim() == 1 else valid
     is_mask = valid.dtype == torch.bool
     return (valid if is_mask else torch.arange(scores.shape[2]) < lengths[:, :, None]).expand_as(scores)
-
-
-def softmax_by_rows(scores, valid):
-    """A row of its own for every query, of nothing but zeros where no key takes part."""
-    weights = torch.zeros_like(scores)
-    for row in itertools.product(range(len(scores)), range(scores.shape[1])):
-        kept = mask(scores, valid)[row]
-        weights[row][kept] = torch.softmax(scores[row][kept], dim=0)
-    return weights
-
-
-def by_attention_kernel(scores, valid):
-    """The weights are what attention gives for one-hot values; an identity as keys makes the scores the queries."""
-    identity = torch.eye(scores.shape[2]).expand(len(scores), -1, -1)
-    return F.scaled_dot_product_attention(scores, identity, identity, mask(scores, valid), scale=1.0)
-
-
-def attention_by_kernel(queries, keys, values):
-    identity = torch.eye(keys.shape[1]).expand(len(keys), -1, -1)
-    return [F.scaled_dot_product_attention(queries, keys, each) for each in (values, identity)]
-
-
-def attention_by_loops(q, k, v):
-    outputs, weights = [], []
-    for queries, keys, values in zip(q, k, v, strict=True):
-        scores = (queries[:, None] * keys).sum(dim=-1) * len(keys[0]) ** -0.5
-        weights.append((scores - scores.logsumexp(dim=1, keepdim=True)).exp())
-        outputs.append(weights[-1] @ values)
-    return torch.stack(outputs), torch.stack(weights)
-
-
-def heads_by_concatenation(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
-    outputs = []
-    for q_rows, k_rows, v_rows in zip(*(W.chunk(num_heads) for W in (W_q, W_k, W_v)), strict=True):
-        scores = torch.einsum("bqd,bkd->bqk", queries @ q_rows.T, keys @ k_rows.T) / len(q_rows) ** 0.5
-        scores += torch.where(torch.arange(keys.shape[1]) < valid_lens[:, None, None], 0, -math.inf)
-        outputs.append(scores.softmax(-1) @ values @ v_rows.T)
-    return torch.cat(outputs, dim=-1) @ W_o.T
-
-
-def split_by_a_matrix(X, num_heads):
-    """Each head's columns picked by a matrix of 0 and 1."""
-    columns = torch.eye(X.shape[-1]).chunk(num_heads, dim=1)
-    return torch.stack([X @ own for own in columns], dim=1).flatten(end_dim=1)
-
-
-def unfused_by_chunks(W, num_heads):
-    heads = [head.chunk(3) for head in W.chunk(num_heads)]
-    return [torch.cat(parts) for parts in zip(*heads, strict=True)]
 
 
 def window_by_texts(starts, size, sinks, i, j):
@@ -97,13 +40,6 @@ def change_by_padded_queries(layer, X, valid_lens):
         alone = layer(x[None], x[None, :length], x[None, :length], length[None])
         changes += [(got[t] - alone[0, t]).norm(p=math.inf) for t in range(length)]
     return torch.stack(changes).max()
-
-
-def gain_by_combinations(seen, unseen, number):
-    sets = [
-        sum(2**head for head in heads) for heads in itertools.combinations(range(len(seen).bit_length() - 1), number)
-    ]
-    return unseen[max(sets, key=lambda heads: seen[heads])] - unseen[sets].mean()
 
 
 def by_hits_of_the_mean_map(weights, target):
@@ -157,11 +93,6 @@ def set_by_loops(calibration, test, share):
     return next(found[size] for size in sorted(found) if test[found[size]] >= share * test[-1])
 
 
-def resampled_by_number(first, second):
-    pairs = torch.arange(len(first))
-    return first[(pairs + 1) % len(first)], second[pairs - 1]
-
-
 def maps_from_torch(X, in_proj_weight, in_proj_bias, num_heads, padding):
     """What torch itself gives for these parameters."""
     d = X.shape[-1]
@@ -182,38 +113,14 @@ def into_torch_by_state(layer, X, valid_lens):
 
 
 RIGHT = {
-    "gaussian_pooling": [
-        pooling_by_loops,
-        lambda q, k, v, sigma: KernelPooling(sigma)(q[None], k[None], v[None])[0].detach(),
-    ],
-    "masked_weights": [
-        softmax_by_rows,
-        by_attention_kernel,
-        lambda scores, valid: masked_softmax(
-            scores, **{"attn_mask" if valid.dtype == torch.bool else "valid_lens": valid}
-        ),
-        lambda scores, valid: (
-            torch.softmax(scores.masked_fill(~mask(scores, valid), -1e9), dim=-1) * mask(scores, valid)
-        ),
-        lambda scores, valid: scores.masked_fill(~mask(scores, valid), -math.inf).softmax(dim=-1).nan_to_num(0),
-    ],
-    "attention_and_weights": [attention_by_kernel, attention_by_loops],
-    "sum_over_heads": [heads_by_concatenation],
-    "transpose_qkv": [split_by_a_matrix],
     "transpose_output": [lambda X, h: torch.stack([torch.cat([*X[i : i + h]], dim=1) for i in range(0, len(X), h)])],
-    "split_fused": [unfused_by_chunks, lambda W, h: torch.stack(unfused_by_chunks(W, h))],
+    "split_fused": [lambda W, h: W.view(h, 3, -1, W.shape[1]).transpose(0, 1).flatten(1, 2)],  # as one tensor
     "every_map": [maps_from_torch],
     "into_torch": [into_torch_by_state],
-    "contribution_map": [
-        lambda weights, values, W: torch.einsum(
-            "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
-        ).norm(dim=-1)
-    ],
     "packed_window": [window_by_texts],
     "for_halves": [halves_by_lists],
     "change_when_alone": [change_by_padded_queries],
     "smallest_set": [set_by_loops],
     "own_evidence": [by_hits_of_the_mean_map, by_all_exchanges],
-    "resample_pairs": [resampled_by_number],
     "own_importance": [half_open, by_random_orders],
 }

@@ -9,33 +9,17 @@ from mha_course.exercises import COURSE
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
-def added(number):
-    return lambda scores, valid: torch.softmax(scores + number * (1 - mask(scores, valid).float()), dim=-1)
+def cleared(fill):
+    """A softmax of filled scores, and 0 at masked keys afterwards, as rows without a valid key need it."""
+
+    def weights(scores, valid):
+        valid = mask(scores, valid)
+        return torch.softmax(fill(scores, valid), dim=2) * valid
+
+    return weights
 
 
-def filled(number):
-    return lambda scores, valid: torch.where(mask(scores, valid), scores, number).softmax(dim=2)
-
-
-def cleared(weights):
-    """The same, and 0 at masked keys afterwards, as rows without a valid key need it."""
-    return lambda scores, valid: weights(scores, valid) * mask(scores, valid)
-
-
-@pytest.mark.parametrize("number", [-1e4, -1e5, -3e38])
-def test_a_finite_number_added_to_masked_scores_is_refused(number):
-    verdict = COURSE["masked_weights"](cleared(added(number)))
-    assert verdict.state == "wrong" and "A finite number added" in verdict.text, verdict
-
-
-@pytest.mark.parametrize("number", [-1e4, -1e5])
-def test_a_finite_number_filled_in_is_refused_unless_it_is_low_enough_for_float32(number):
-    verdict = COURSE["masked_weights"](cleared(filled(number)))
-    assert verdict.state == "wrong" and "lower than every score" in verdict.text, verdict
-    assert COURSE["masked_weights"](cleared(filled(-1e9)))
-
-
-def softmax_with(fill):
+def in_one_go(fill):
     """Attention in one go, which blocks must equal."""
 
     def attention(queries, keys, values, allowed, block_size):
@@ -45,29 +29,40 @@ def softmax_with(fill):
     return attention
 
 
-@pytest.mark.parametrize(
-    "fill",
-    [
-        lambda scores, allowed: scores.masked_fill(~allowed, -1e4),
-        lambda scores, allowed: scores.masked_fill(~allowed, -1e5),
-        lambda scores, allowed: scores - 1e4 * ~allowed,
-        lambda scores, allowed: scores - 1e5 * ~allowed,
-    ],
-)
-def test_a_finite_mask_is_refused_in_blocks_too(fill):
-    verdict = COURSE["blockwise_attention"](softmax_with(fill))
-    assert verdict.state == "wrong" and "A finite number masks the keys" in verdict.text, verdict
-    assert COURSE["blockwise_attention"](softmax_with(lambda scores, allowed: scores.where(allowed, -torch.inf)))
-
-
-@pytest.mark.parametrize("number", [-20, -100, -1e4, -1e5])
-def test_a_finite_mask_is_refused_where_the_maps_of_torch_are_asked_for(number):
-    def with_fill(X, in_proj_weight, in_proj_bias, num_heads, padding, fill=number):
+def maps_of_torch(fill):
+    def maps(X, in_proj_weight, in_proj_bias, num_heads, padding):
         packed = X @ in_proj_weight.T + in_proj_bias
         q, k, _ = packed.unflatten(-1, (3, num_heads, -1)).unbind(dim=2)
         scores = torch.einsum("bqhp,bkhp->bhqk", q, k) / q.shape[-1] ** 0.5
-        return scores.masked_fill(padding[:, None, None], fill).softmax(dim=-1)
+        return fill(scores, ~padding[:, None, None]).softmax(dim=-1)
 
-    verdict = COURSE["every_map"](with_fill)
-    assert verdict.state == "wrong" and "With this finite number" in verdict.text, verdict
-    assert COURSE["every_map"](lambda *given: with_fill(*given, fill=-1e9))
+    return maps
+
+
+def added(number):
+    return lambda scores, valid: scores + number * ~valid
+
+
+def filled(number):
+    return lambda scores, valid: scores.masked_fill(~valid, number)
+
+
+REFUSED = [  # exercise, its answer with such a mask, masks, what is said of them
+    ("masked_weights", cleared, [*map(added, (-1e4, -1e5, -3e38))], "A finite number added"),
+    ("masked_weights", cleared, [*map(filled, (-1e4, -1e5))], "lower than every score"),
+    ("blockwise_attention", in_one_go, [f(n) for f in (added, filled) for n in (-1e4, -1e5)], "A finite number masks"),
+    ("every_map", maps_of_torch, [*map(filled, (-20, -100, -1e4, -1e5))], "With this finite number"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "words"), [(name, of(fill), words) for name, of, fills, words in REFUSED for fill in fills]
+)
+def test_a_finite_number_is_refused(name, answer, words):
+    verdict = COURSE[name](answer)
+    assert verdict.state == "wrong" and words in verdict.text, verdict
+
+
+def test_a_number_that_is_low_enough_for_float32_passes_and_so_does_infinity():
+    assert COURSE["masked_weights"](cleared(filled(-1e9))) and COURSE["every_map"](maps_of_torch(filled(-1e9)))
+    assert COURSE["blockwise_attention"](in_one_go(filled(-torch.inf)))

@@ -35,12 +35,3 @@ def test_a_weak_measure_is_told_to_vary_the_other_heads_and_what_it_is_close_to(
     near, far = own_importance(half_out).text, own_importance(pairs).text
     assert "Its order is nearly that of leave-one-out (rank correlation 0.97)" in near and "nearly" not in far
     assert all("Measure a head with several sets of other heads present" in text for text in (near, far))
-
-
-def all_sets(accuracy, shape):
-    sets = heads.set_members(torch.arange(256), 8).float()
-    return heads.shapley(torch.tensor([accuracy(gates.view(shape)) for gates in sets]).double()).view(shape)
-
-
-def test_a_measure_has_a_hundred_calls_so_it_cannot_ask_for_every_set():
-    assert "more than 100 times" in own_importance(all_sets).text

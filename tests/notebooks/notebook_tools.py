@@ -31,15 +31,6 @@ def text_of(*names):
     return " ".join(cell.source for each in notebooks for cell in each.cells if cell.cell_type == "markdown")
 
 
-def with_numbers(value, change):
-    """Kept results in which every number is changed; words stay."""
-    if isinstance(value, dict):
-        return {key: with_numbers(item, change) for key, item in value.items()}
-    if isinstance(value, list):
-        return [with_numbers(item, change) for item in value]
-    return change(value) if isinstance(value, int | float) else value
-
-
 def output_of(cell):
     """The text that the committed notebook shows below a cell; a text cell shows none."""
     return "".join(map(text_of_output, cell.get("outputs", [])))

@@ -21,17 +21,6 @@ def shown_by(words):
     return output_of(cell)
 
 
-def test_each_mistake_with_a_cache_passes_one_test_and_is_caught_by_another():
-    _, *lines = shown_by("for kind in (CachedAttention, MasksOnlyAtFirst").splitlines()
-    words = {line.split()[0]: line.split()[1:] for line in lines}
-    assert words == {
-        "CachedAttention": ["passes"] * 4,
-        "MasksOnlyAtFirst": ["passes", "passes", "CAUGHT", "passes"],
-        "NewBeforeOld": ["passes", "passes", "CAUGHT", "passes"],
-        "NeverEmptied": ["passes", "passes", "passes", "CAUGHT"],
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_key_value_heads", "winner_at_once"), [(3, "first"), (2, "mean"), (1, "first")])
 def test_who_wins_at_once_and_that_the_mean_wins_after_30_steps(num_key_value_heads, winner_at_once):
@@ -188,26 +177,8 @@ def test_who_asks_for_more_blocks_than_there_are_is_told_so(story):
     assert blocks.length == {"a": 1, "b": 3}
 
 
-def test_each_mistake_with_blocks_passes_a_weak_test_and_is_caught_by_the_strong_one():
-    header, *lines = shown_by("LongestPosition, TailIsRead").splitlines()
-    assert [column.strip() for column in header.split("  ") if column.strip()] == [
-        "two of 8",
-        "9, 3, 6",
-        "8 after 8",
-        "11 after 3",
-    ]
-    words = {line[:16].strip(): line[16:].split() for line in lines}
-    assert words == {
-        "LongestPosition": ["passes", "passes", "passes", "CAUGHT"],
-        "TailIsRead": ["CAUGHT"] * 4,
-        "StillRead": ["passes", "passes", "passes", "CAUGHT"],
-    }
-
-
-def test_unchecked_guesses_pass_where_none_is_rejected(story):
-    lines = [line.split(", ")[1].split() for line in shown_by("def written(guesses").splitlines()]
-    assert lines == [["right", "passes"], ["unchecked", "passes"], ["right", "passes"], ["unchecked", "CAUGHT"]]
-    for guesses, gained in ((3, 4), (4, 4)):  # of four guesses one is rejected
+def test_three_guesses_are_all_kept_and_of_four_one_is_rejected(story):
+    for guesses, gained in ((3, 4), (4, 4)):
         text = [5]
         for _ in range(10):
             longer = story["speculate"](text, guesses)

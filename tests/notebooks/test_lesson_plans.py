@@ -63,14 +63,12 @@ def test_the_slides_speak_of_each_block_once_and_of_none_that_is_left_out():
     assert starts == sorted(set(starts))
 
 
-def in_class_and_at_home(sessions):
-    asked = [(part.number, each) for one in sessions for part in one.in_class for each in part.exercises]
-    return asked, [(part.number, each) for one in sessions for part in one.home for each in part.exercises]
-
-
 @pytest.mark.parametrize(("sessions", "goals"), [((plans.LAB,), plans.LAB_GOALS), (plans.WEEKS, plans.WEEKS_GOALS)])
 def test_a_plan_has_the_heart_of_the_course_and_the_exercises_of_its_goals(sessions, goals):
-    in_class, at_home = in_class_and_at_home(sessions)
+    in_class, at_home = (
+        [(part.number, each) for one in sessions for part in getattr(one, where) for each in part.exercises]
+        for where in ("in_class", "home")
+    )
     heart = [(goal.number, goal.exercise) for goal in (plans.WRITE_THE_LAYER, plans.CLAIM)]
     assert heart == [("00", 2), ("08", 1)]
     assert set(heart) <= set(in_class)

@@ -1,14 +1,12 @@
 """The teaching notes are short and lead somewhere; where learners go wrong is said of the notebooks as they are."""
 
 import re
-from urllib.parse import unquote
 
 import pytest
 from notebook_tools import NOTEBOOKS, ROOT, make_notebooks
 
 NOTES = ROOT / "notebooks" / "TEACHING.md"
 MISTAKES = NOTES.with_name("MISTAKES.md")
-RUBRIC = ROOT / "classroom" / "CLAIM.md"
 TEXT = NOTES.read_text(encoding="utf-8")
 MOST_WORDS = 3000
 # Blocks of commands, and the tests that run them as they are written.
@@ -68,10 +66,3 @@ def test_what_helps_is_in_the_section_that_is_named(path):
         for place in re.findall(r"[Ss]ections? \d+(?:(?:, | and | to )\d+)*(?:, “.+?”)?", words)
     ]
     assert [(place, what) for place in places for what in missing(path, place)] == []
-
-
-@pytest.mark.parametrize("page", [NOTES, MISTAKES, RUBRIC], ids=lambda page: page.name)
-def test_links_lead_to_files(page):
-    links = re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text(encoding="utf-8"))
-    assert links
-    assert [link for link in links if not (page.parent / unquote(link)).exists()] == []

@@ -57,29 +57,6 @@ def test_no_main_line_needs_what_its_way_leaves_out(way, subtests):
             assert list(needs(text, explained, way, number)) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("the distance of notebook 01", ["01"]),
-        ("as in [notebook 01](01_attention_pooling.ipynb)", ["01"]),
-        ("a distance (notebook 01)", []),
-        ("[notebook 00](00_start_here.ipynb), and later [03](03_multi_head_attention.ipynb)", []),
-        ("the score of the Gaussian kernel", ["Gaussian kernel"]),
-        ("the **Gaussian kernel** of a distance", []),
-        ("a row without a valid key gives zeros", ["without a valid key"]),
-    ],
-)
-def test_what_a_text_needs_is_seen(text, found):
-    assert list(needs(text, explained_in(text), ways_in.BUILD, "02")) == found
-
-
-def test_every_term_stands_where_it_is_said_to():
-    for number, terms in TERMS.items():
-        notebooks = [ways_in.read(each)[0] for each in (ways_in.ALL if number == "folded" else [number])]
-        text = "\n".join(cell.source for notebook in notebooks for cell in notebook.cells).lower()
-        assert [term for term in terms if term.lower() not in text] == []
-
-
 def test_the_ways_are_shown_with_their_minutes_as_the_cells_give_them():
     """`make notebooks` writes them anew."""
     for path, folder in ways_in.SHOWN.items():

@@ -26,16 +26,12 @@ def test_contenders_agree(valid_lens):
         layer.check_agreement(calls, SMALL.tokens(), valid_lens)
 
 
-@pytest.mark.parametrize("name, number", [("ours", 2), ("ours, masked", 1)])
-def test_the_masked_contender_skips_no_padding(name, number, kernel_calls):
-    cell = Cell(2, 256, 4, 2)
-    contenders(cell.layer().eval(), name)[name](cell.tokens(), torch.tensor([5, 256]))
-    assert len(kernel_calls) == number
-
-
-@pytest.mark.parametrize("name, number", [("ours, weights", 1), ("ours, weights kept", 0)])
-def test_only_kept_weights_do_without_the_fused_kernel(name, number, kernel_calls):
-    contenders(SMALL.layer().eval(), name)[name](SMALL.tokens(), None)
+@pytest.mark.parametrize(
+    "name, number", [("ours", 2), ("ours, masked", 1), ("ours, weights", 1), ("ours, weights kept", 0)]
+)
+def test_the_masked_contender_skips_no_padding_and_only_kept_weights_need_no_fused_kernel(name, number, kernel_calls):
+    cell, lengths = (SMALL, None) if "weights" in name else (Cell(2, 256, 4, 2), torch.tensor([5, 256]))
+    contenders(cell.layer().eval(), name)[name](cell.tokens(), lengths)
     assert len(kernel_calls) == number
 
 

@@ -71,6 +71,19 @@ def test_what_a_case_cannot_be_asked_is_not_counted_as_passed(capsys):
     assert "caught by 10 of 10 cases; it passes none" in capsys.readouterr().out
 
 
+@pytest.fixture
+def main(monkeypatch, capsys):
+    """Runs the tool on words, with what ``run`` says of a port: whether it is red, and what it prints."""
+
+    def main(run, *words):
+        monkeypatch.setattr(elsewhere, "install", lambda port: True)
+        monkeypatch.setattr(elsewhere, "run", run)
+        monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", *words])
+        return elsewhere.main(), capsys.readouterr().out
+
+    return main
+
+
 def test_packages_that_cannot_be_installed_are_reported_and_skipped(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(elsewhere, "ROOT", tmp_path)
     monkeypatch.setattr(elsewhere.shutil, "which", lambda name: name)
@@ -88,33 +101,21 @@ def test_a_machine_without_java_or_without_the_python_of_the_pins_is_told_so(pro
     assert f"There is no {program} here" in told and remedy in told
 
 
-def test_a_cell_that_fails_is_red_and_the_other_notebooks_are_still_run(monkeypatch, capsys):
-    texts = {port: (elsewhere.FOLDER / f"{port}.ipynb").read_text() for port in ("jax", "keras")}
+def test_a_cell_that_fails_and_other_numbers_are_red_and_the_other_notebooks_are_still_run(main):
+    text = (elsewhere.FOLDER / "keras.ipynb").read_text()
+    other = [entry | {"off": entry["off"] + 1} if "off" in entry else entry for entry in RESULTS["keras"]]
 
     def run(port):
         if port == "jax":
             raise notebooks.NotebookError("cell 3 failed")
-        return texts[port], RESULTS[port]
+        return text, RESULTS["keras"]
 
-    monkeypatch.setattr(elsewhere, "install", lambda port: True)
-    monkeypatch.setattr(elsewhere, "run", run)
-    monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "--test", "jax", "keras"])
-    assert elsewhere.main()
-    assert capsys.readouterr().out.splitlines() == ["jax: cell 3 failed", "keras: as committed"]
+    assert main(run, "--test", "jax", "keras") == (True, "jax: cell 3 failed\nkeras: as committed\n")
+    assert main(run, "--test", "keras") == (False, "keras: as committed\n")
+    assert main(lambda port: (text, other), "--test", "keras") == (True, "keras: NOT as committed\n")
 
 
-def test_other_numbers_than_those_that_are_kept_are_red(monkeypatch, capsys):
-    text = (elsewhere.FOLDER / "keras.ipynb").read_text()
-    other = [entry | {"off": entry["off"] + 1} if "off" in entry else entry for entry in RESULTS["keras"]]
-    monkeypatch.setattr(elsewhere, "install", lambda port: True)
-    monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "--test", "keras"])
-    for found, red in ((RESULTS["keras"], False), (other, True)):
-        monkeypatch.setattr(elsewhere, "run", lambda port, found=found: (text, found))
-        assert elsewhere.main() == red
-    assert "NOT as committed" in capsys.readouterr().out
-
-
-def test_last_digits_of_another_machine_change_no_file(monkeypatch, tmp_path):
+def test_last_digits_of_another_machine_change_no_file(main, monkeypatch, tmp_path):
     folder, results = tmp_path / "elsewhere", tmp_path / "elsewhere.json"
     folder.mkdir()
     results.write_text(elsewhere.RESULTS.read_text())
@@ -125,13 +126,10 @@ def test_last_digits_of_another_machine_change_no_file(monkeypatch, tmp_path):
     digits[0]["found"]["lengths"] *= 1.5
     monkeypatch.setattr(elsewhere, "FOLDER", folder)
     monkeypatch.setattr(elsewhere, "RESULTS", results)
-    monkeypatch.setattr(elsewhere, "install", lambda port: True)
-    monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "mxnet"])
-    monkeypatch.setattr(elsewhere, "run", lambda port: (text, digits))
-    assert not elsewhere.main()
+    assert main(lambda port: (text, digits), "mxnet") == (False, "mxnet: written\n")
     assert before == {path: path.read_text() for path in before}
     digits[0]["found"]["lengths"] = 3.0
-    assert not elsewhere.main()
+    assert main(lambda port: (text, digits), "mxnet") == (False, "mxnet: written\n")
     assert "off by 3.0" in (folder / "README.md").read_text()
     assert json.loads(results.read_text())["mxnet"][0]["found"]["lengths"] == 3.0
 

@@ -1,13 +1,22 @@
-"""`make links`, on a server of this machine: the addresses that the project cites are asked in no test."""
+"""Links of pages lead to files, and `make links`, tried on a server of this machine, asks the cited addresses."""
 
 import http.server
+import re
 import threading
+from urllib.parse import unquote
 
 import pytest
 
 from tools.links import ROOT, check, cited
 
 SITE_PYTHON = ROOT / ".venv-site" / "bin" / "python"
+PAGES = [ROOT / "README.md", ROOT / "classroom" / "CLAIM.md", *sorted((ROOT / "notebooks").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_links_of_a_page_lead_to_files(page):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert links and [link for link in links if not (page.parent / unquote(link)).exists()] == []
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 Each script is a process of its own, since a warning comes once and an import is kept.
 """
 
+import inspect
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from fresh_process import run
 
 from mha_course import heads
+from mha_course.exercises.whole_layer import CompleteAttention
 from mha_course.models import find_task, shipped_model
 from mha_lib import old_names
 
@@ -61,21 +63,21 @@ def test_every_import_of_a_saved_notebook_runs_with_one_warning():
     assert told.startswith("<string>:2: FutureWarning: mha_lib.exercises has moved: write `from mha_course import")
 
 
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ("from mha_lib import pictures", "from mha_course import pictures"),
-        ("from mha_lib.models import shipped_model", "from mha_course import models"),
-        ("import mha_lib.models.training", "from mha_course import models"),
-        ("from mha_lib import heads; heads.load_results('births')", "from mha_course.heads import load_results"),
-        ("from mha_lib.heads import leave_one_out", "from mha_course.heads import leave_one_out"),
-        ("from mha_lib.heads.measures import gate_gradient", "from mha_course.heads import measures"),
-        ("from mha_lib.models.transformer import Transformer", "from mha_course import models"),
-        ("from mha_lib.museum.layer_check import check_layer", "from mha_course import museum"),
-        ("from mha_lib.attention import shape_trace", "from mha_course.models import shape_trace"),
-        ("from mha_lib.attention.shape_trace import trace_heads", "from mha_course.models import shape_trace"),
-    ],
-)
+MOVED = [  # old import, what is to be written now
+    ("from mha_lib import exercises", "from mha_course import exercises"),
+    ("import mha_lib.pictures", "from mha_course import pictures"),
+    ("from mha_lib.models import shipped_model", "from mha_course import models"),
+    ("from mha_lib.heads import leave_one_out", "from mha_course.heads import leave_one_out"),
+    ("from mha_lib.heads.measures import gate_gradient", "from mha_course.heads import measures"),
+    ("import mha_lib.models.training", "from mha_course import models"),
+    ("from mha_lib import heads; heads.load_results('births')", "from mha_course.heads import load_results"),
+    ("from mha_lib.museum.layer_check import check_layer", "from mha_course import museum"),
+    ("from mha_lib.attention import shape_trace", "from mha_course.models import shape_trace"),
+    ("from mha_lib.attention.shape_trace import trace_heads", "from mha_course.models import shape_trace"),
+]
+
+
+@pytest.mark.parametrize("old, new", MOVED)
 def test_the_warning_names_the_new_import_at_the_line_of_the_old_one(old, new):
     _, err = run(f"import torch\n\n{old}")
     assert err.startswith("<string>:3: FutureWarning: ") and f"write `{new}`" in err and err.count("Warning") == 1
@@ -100,16 +102,7 @@ def without_course(tmp_path):
     return f"import pathlib, sys; sys.path = [{str(tmp_path)!r}, *(folder for folder in sys.path if not {have_it})]\n"
 
 
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ("from mha_lib import exercises", "from mha_course import exercises"),
-        ("import mha_lib.pictures", "from mha_course import pictures"),
-        ("from mha_lib.models import trained", "from mha_course import models"),
-        ("from mha_lib.heads import leave_one_out", "from mha_course.heads import leave_one_out"),
-        ("from mha_lib.heads.seeds import sweep", "from mha_course.heads import seeds"),
-    ],
-)
+@pytest.mark.parametrize("old, new", MOVED[:5])
 def test_without_the_course_the_error_names_the_new_import_and_the_command(without_course, old, new):
     _, err = run(f"{without_course}import mha_lib\n{old}")
     last = err.splitlines()[-1]
@@ -172,7 +165,7 @@ def test_what_a_learner_has_predicted_solved_and_written_is_found_by_old_names_a
     kept = {
         "first guess": {"text": "one head is enough"},
         "transpose_qkv": {"tries": 3, "solved": True},
-        "the layer of notebook 00": {"text": LAYER},
+        "the layer of notebook 00": {"text": inspect.getsource(CompleteAttention).replace("CompleteAttention", "Mine")},
     }
     path = tmp_path / ".cache" / "mha_lib" / "progress.json"
     path.parent.mkdir(parents=True)
@@ -181,33 +174,7 @@ def test_what_a_learner_has_predicted_solved_and_written_is_found_by_old_names_a
         script = f"""
 from {package} import exercises
 from mha_course import kept_work
-print(exercises.my_layer().__doc__, kept_work.kept()["transpose_qkv"], kept_work.kept()["first guess"]["text"])
+print(exercises.my_layer().__name__, kept_work.kept()["transpose_qkv"], kept_work.kept()["first guess"]["text"])
 """
         out, _ = run(script, HOME=str(tmp_path), MHA_PROGRESS="", MHA_SOLUTIONS="")
-        assert out == "Mine. {'tries': 3, 'solved': True} one head is enough\n"
-
-
-LAYER = '''class Mine(nn.Module):
-    """Mine."""
-
-    def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
-        super().__init__()
-        self.num_heads = num_heads
-        self.dropout = nn.Dropout(dropout)
-        self.W_q = nn.Linear(num_hiddens, num_hiddens, bias=bias)
-        self.W_k = nn.Linear(num_hiddens, num_hiddens, bias=bias)
-        self.W_v = nn.Linear(num_hiddens, num_hiddens, bias=bias)
-        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
-
-    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
-        Q, K, V = (
-            W(X).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for W, X in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
-        )
-        scores = Q @ K.mT / math.sqrt(Q.shape[-1])
-        self.attention_weights = masked_softmax(scores, valid_lens)
-        heads = self.dropout(self.attention_weights) @ V
-        if head_mask is not None:
-            heads = heads * head_mask[..., None, None]
-        return self.W_o(heads.transpose(1, 2).flatten(start_dim=2))
-'''
+        assert out == "Mine {'tries': 3, 'solved': True} one head is enough\n"

@@ -170,11 +170,6 @@ def test_each_distribution_has_a_readme_and_a_licence_of_its_own():
     assert (ROOT / "mha_course" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
-def test_links_to_files_resolve():
-    for target in re.findall(r"\]\((?!https?:)(.*?)\)", README):
-        assert (ROOT / target).exists(), target
-
-
 def test_the_images_say_what_the_pictures_say_today():
     """If not: .venv/bin/python -m tools.readme_picture."""
     assert json.loads(readme_picture.WORDS.read_text(encoding="utf-8")) == readme_picture.words()

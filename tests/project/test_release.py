@@ -112,7 +112,7 @@ def test_the_dry_run_builds_what_would_be_released_and_says_what_is_left():
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_calls_what_is_there(path):
+def test_a_workflow_calls_what_is_there_and_actions_by_hashes_beside_tags(path):
     jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values()
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     steps = [step for job in jobs for step in job.get("steps", [job])]
@@ -121,9 +121,6 @@ def test_a_workflow_calls_what_is_there(path):
     local = [step["uses"] for step in steps if step.get("uses", "").startswith("./")]
     assert all((ROOT / name).exists() for name in [*local, *re.findall(r"^\.ci/\w+", commands, re.MULTILINE)])
 
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_an_action_is_fixed_by_its_hash_beside_its_tag(path):
     used = re.findall(r"uses: (?!\./)(.*)", path.read_text(encoding="utf-8"))
     assert [line for line in used if not re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
