@@ -116,8 +116,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       pixels.forEach((pixel, i) => set(pixel, { "--dark": image[i].toFixed(3) }));
       const lens = pointed?.layer === undefined ? null : rowOf(gated.weights[pointed.layer][pointed.head], query);
       large.show(lens ? lens.subarray(1) : new Float32Array(16), undefined, (weight) => weight / TOP);
-      frame.classList.toggle("lens", lens !== null);
-      frame.classList.toggle("drawing", pen);
+      set(frame, { ".lens": lens !== null, ".drawing": pen });
       numbers.forEach((node, i) => set(node, { text: lens ? short(lens[i + 1]) : "" }));
       surround(chosen, 0.04);
       set(classToken, { "aria-pressed": query === 0 });
@@ -129,8 +128,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const probabilities = softmax(gated.logits), before = softmax(whole.logits);
       const answer = indexOfLargest(probabilities), wanted = target ?? indexOfLargest(before);
       const isRight = answer === wanted;
-      frame.classList.toggle("wrong", !isRight && !empty);
-      frame.classList.toggle("empty", empty);
+      set(frame, { ".wrong": !isRight && !empty, ".empty": empty });
       set(digit, { text: answer });
       set(share, { text: `${inPercent(probabilities[answer])} %` });
       const verdict = target !== null ? `${isRight ? "✓ it is" : "✗ but it is"} ${a(wanted)}` : "your drawing";
@@ -138,8 +136,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
         text: empty ? "an empty sheet" : target !== null || isRight ? verdict : `✗ with all heads: ${wanted}`,
       });
       bars.forEach((bar, i) => {
-        set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4) });
-        bar.classList.toggle("most", i === answer);
+        set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4), ".most": i === answer });
       });
       const shares = Array.from(probabilities, (share) => rounded(share, 2));
       const order = [...shares.keys()].sort((a, b) => shares[b] - shares[a]).slice(0, 3);

@@ -1,11 +1,10 @@
 // Two texts in one row: the border that a program puts between them, and how far each output is from its text alone.
 
 import { rowOf, rowsOf, unpack } from "./attention.js";
-import { amount, drawn, element, heed, marked, number, picture, set, times, titled } from "./elements.js";
+import { amount, byName, drawn, element, heed, marked, number, picture, set, times, titled } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const AGAIN = "start again";
-const POSITIONS = { [AGAIN]: AGAIN, "go on": "go on" };
 
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { names, border: right, alike } = data, every = unpack(data), n = names.length;
@@ -20,7 +19,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const strip = controls({
     border: { label: "border before token", max: n, words: (border) => `${border} of ${n}` },
     masked: { label: "mask by text", check: true },
-    positions: { options: POSITIONS },
+    positions: { options: byName([AGAIN, "go on"]) },
   });
   const map = heatMap(n, n, { label: "attention weights", class: "chart", onmove: point, onhover: point });
   heed(map.node, (across) => choose({ border: Math.round(across * n) }));

@@ -1,6 +1,6 @@
 // Attention in motion: a query and its keys as arrows that are dragged; products, weights and output follow the hand.
 
-import { softmax } from "./attention.js";
+import { softmax, sumOf } from "./attention.js";
 import { drawn, element, inPercent, number, picture, roving, set, times, titled } from "./elements.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
@@ -49,28 +49,26 @@ export default picture((shared) => {
       const by = BY_KEY[event.key];
       if (by) (event.preventDefault(), move(at().map((x, i) => x + GRID * by[i])));
     };
-    const name = { role: "slider", tabindex: 0, "aria-label": isQuery ? "query" : `${given.slice(0, -1)} ${row}` };
-    const ends = { "aria-valuemin": -reach, "aria-valuemax": reach };
-    const tip = element("div", { class: `tip ${kind}`, ...name, ...ends, onpointerdown, onpointermove, onkeydown });
-    const line = drawn("path", { class: kind === "v" ? "arc" : `arrow ${kind}` }),
-      dot = drawn("circle", { class: "point", r: 3 });
+    const label = isQuery ? "query" : `${given.slice(0, -1)} ${row}`,
+      hands = { onpointerdown, onpointermove, onkeydown };
+    const tip = element("div", { class: `tip ${kind}`, role: "slider", tabindex: 0, "aria-label": label, ...hands });
+    set(tip, { "aria-valuemin": -reach, "aria-valuemax": reach });
+    const line = drawn("path", { class: kind === "v" ? "arc" : `arrow ${kind}` });
     tip.textContent = isQuery ? "q" : kind + row;
-    vectors.push({ kind, row, from, at, line, dot, tip });
+    vectors.push({ kind, row, from, at, line, dot: drawn("circle", { class: "point", r: 3 }), tip });
     return vectors.at(-1);
   }
   /** A plane of two features with its vectors. */
   function plane(given, from, features) {
     const drawing = drawn("svg", { viewBox: "-100 -100 200 200", "aria-hidden": true });
-    const field = element("div", { class: "plane" }, drawing),
-      title = given.at(-1) === "values" ? "values, output" : "q, keys";
-    const own = given.flatMap((name) =>
-      times(name === "queries" ? 1 : state.numbers[name].length, (row) => vector(name, row, from, field))
-    );
+    const field = element("div", { class: "plane" }, drawing), isOfValues = given[0] === "values";
+    const count = (name) => name === "queries" ? 1 : state.numbers[name].length;
+    const own = given.flatMap((name) => times(count(name), (row) => vector(name, row, from, field)));
     drawing.append(drawn("path", { class: "ground", d: "M-100,0H100M0,-100V100" }), ...own.map(({ line }) => line));
-    if (given[0] === "values") drawing.append(...own.map(({ dot }) => dot), ...(from ? [] : [output]));
+    if (isOfValues) drawing.append(...own.map(({ dot }) => dot), ...(from ? [] : [output]));
     field.append(...own.map(({ tip }) => tip));
     const which = features > 2 ? `: features ${[from, from + 1].filter((i) => i < features).join(", ")}` : "";
-    return element("div", { class: "plane-of" }, titled(title + which), field);
+    return element("div", { class: "plane-of" }, titled((isOfValues ? "values, output" : "q, keys") + which), field);
   }
   const planes = (given, features) => times(Math.ceil(features / 2), (pair) => plane(given, 2 * pair, features));
   const bars = times(n, (key) => element("div", { class: "bar-of" }, `k${key}`, element("i", { class: "bar" })));
@@ -112,19 +110,18 @@ export default picture((shared) => {
 
   function compute() {
     const { queries, keys, values } = state.numbers, q = queries[state.query], valid = state.valid_len;
-    const score = keys.map((key) => key.reduce((total, part, i) => total + part * q[i], 0));
-    const scaled = score.map((value) => value / root);
+    const score = keys.map((key) => sumOf(key.map((part, i) => part * q[i])));
+    const scaled = score.map((value) => value / root), weight = Array.from(softmax(scaled, valid));
     const masked = scaled.map((value, key) => key < valid ? value : -Infinity);
-    const weight = Array.from(softmax(scaled, valid));
-    const output = times(width, (i) => weight.reduce((total, w, key) => total + w * values[key][i], 0));
+    const output = times(width, (i) => sumOf(weight.map((w, key) => w * values[key][i])));
     stages = { q, k: keys.flat(), score, scaled, masked, weight, v: values.flat(), output, valid };
   }
 
   /** The addresses of what a number is made of, and the sum that makes it. */
   function origin({ name, row, column }) {
     const signed = (value) => value < 0 ? `(${number(value)})` : number(value);
-    const product = (a, b) => `${signed(a)} · ${signed(b)}`;
-    const valid = stages.valid, powers = times(valid, (key) => `e^${number(stages.masked[key])}`);
+    const product = (a, b) => `${signed(a)} · ${signed(b)}`, { valid } = stages;
+    const powers = times(valid, (key) => `e^${number(stages.masked[key])}`);
     const share = `e^${number(stages.masked[row])} ÷ (${powers.join(" + ")})`;
     const parts = times(n, (key) => product(stages.weight[key], stages.v[key * width + column]));
     const madeOf = {
@@ -143,20 +140,18 @@ export default picture((shared) => {
     return madeOf[name]();
   }
 
+  const listed = (numbers) => `(${numbers.map((value) => number(value)).join(", ")})`;
   /** What each step does, in its largest number: parts of the headline. */
   function done(step) {
     const { valid, score, scaled, weight, output } = stages;
     const gone = n - valid, [fits, most] = [score, weight].map((own) => firstLargest(own, 2));
     if (step === 0) return ["q · k: ", `key ${fits} fits query ${state.query} best`, `, ${number(score[fits])}`];
     if (step === 1) return [`÷ √${size}: `, `${number(score[fits])} becomes ${number(scaled[fits])}`];
-    if (step === 2) {
-      return ["mask: ", gone ? `the last ${gone === 1 ? "key falls" : `${gone} keys fall`} out` : "all keys count"];
-    }
+    const fall = gone ? `the last ${gone === 1 ? "key falls" : `${gone} keys fall`} out` : "all keys count";
+    if (step === 2) return ["mask: ", fall];
     if (!valid) return ["no key counts: ", "every weight is 0"];
-    if (step === 3) {
-      return [`softmax: key ${most} gets `, `${inPercent(weight[most])}\u00a0%`, " of the weight"];
-    }
-    return ["output: ", `(${output.map((value) => number(value)).join(", ")})`, `, mostly value ${most}`];
+    if (step === 3) return [`softmax: key ${most} gets `, `${inPercent(weight[most])}\u00a0%`, " of the weight"];
+    return ["output: ", listed(output), `, mostly value ${most}`];
   }
 
   /** Lines from the causes to the number that they make. */
@@ -184,10 +179,9 @@ export default picture((shared) => {
         const thick = step < FIRST.v || !weight[row] ? 0 : 1 + 9 * weight[row];
         set(line, { d, "--w": weight[row].toFixed(3), "stroke-width": thick });
       } else set(line, { d: `M0,0L${tipAt}${far > 9 && isValid ? `M${left}L${tipAt}L${right}` : ""}` });
-      line.classList.toggle("masked", !isValid);
-      tip.classList.toggle("hatched", !isValid);
-      set(tip, { "--x": x / HALF, "--y": y / HALF, "--u": u, "--v": v }); // its name stands beyond it
-      set(tip, { "aria-valuenow": own[0], "aria-valuetext": `(${own.map((value) => number(value)).join(", ")})` });
+      set(line, { ".masked": !isValid });
+      set(tip, { ".hatched": !isValid, "--x": x / HALF, "--y": y / HALF, "--u": u, "--v": v }); // its name stands beyond it
+      set(tip, { "aria-valuenow": own[0], "aria-valuetext": listed(own) });
     }
     const [cx, cy] = place([made[0], made[1] ?? 0]).map((x) => x.toFixed(1));
     set(output, { cx, cy, r: step < FIRST.output ? 0 : 7 });
@@ -203,22 +197,18 @@ export default picture((shared) => {
   }
 
   function paint() {
-    const { step, query } = state, { pointed } = pointer, [causes, words] = pointed ? origin(pointed) : [[], ""];
-    const { valid } = stages;
+    const { step, query } = state, { pointed } = pointer, { valid } = stages;
+    const [causes, words] = pointed ? origin(pointed) : [[], ""];
     for (const [address, { node, name, row, column, i }] of cells) {
       const value = stages[name][i], text = step < FIRST[name] ? "" : number(value);
       const place = /^(k|v|q|output)$/.test(name) ? `${row} ${column}` : row, isOfKey = !/^(q|output)$/.test(name);
-      set(node, { text, "aria-label": `${name} ${place}: ${text || "not yet"}` });
+      set(node, { text, "aria-label": `${name} ${place}: ${text || "not yet"}`, ".cause": causes.includes(address) });
       if (name === "weight") set(node, { "--w": text ? value.toFixed(3) : 0 });
-      node.classList.toggle("cause", causes.includes(address));
-      node.classList.toggle("effect", name === pointed?.name && i === pointed.i);
-      node.classList.toggle("hatched", isOfKey && row >= valid);
-      node.classList.toggle("last", isOfKey && row === valid - 1);
-      node.classList.toggle("after", isOfKey && !row && !valid);
+      set(node, { ".effect": name === pointed?.name && i === pointed.i, ".hatched": isOfKey && row >= valid });
+      set(node, { ".last": isOfKey && row === valid - 1, ".after": isOfKey && !row && !valid });
     }
     for (const [name, lane] of lanes) {
-      lane.classList.toggle("later", step < FIRST[name]);
-      lane.classList.toggle("current", FIRST[name] === step && !/^[qkv]$/.test(name));
+      set(lane, { ".later": step < FIRST[name], ".current": FIRST[name] === step && !/^[qkv]$/.test(name) });
     }
     draw(causes, pointed && cells.get(`${pointed.name} ${pointed.row} ${pointed.column}`).node);
     drawVectors(step);
