@@ -12,8 +12,8 @@ export default picture((parts) => {
   const { layers, heads, orders, means } = data, count = layers * heads, all = 2 ** count - 1;
   const values = unpack(data).values.data;
   const nameOf = ({ layer, head }) => `layer ${layer}, head ${head}`;
-  const by = cutOf(parts),
-    { cards, paint: paintSwitches } = headCards(by, layers, heads, heads, ({ head }) => `head ${head}`);
+  const ofCut = cutOf(parts), { isCut } = ofCut, shortName = ({ head }) => `head ${head}`;
+  const { cards, paint: paintSwitches } = headCards(ofCut, layers, heads, heads, shortName);
 
   const sizeOf = (kept) => kept.toString(2).replaceAll("0", "").length;
   const worth = (kept, i) => values[kept | 1 << i] - values[kept & ~(1 << i)];
@@ -36,28 +36,25 @@ export default picture((parts) => {
 
   const read = () => sizeOf(currentSet()), write = (size) => keep(orders[state.by][size]);
   const cut = { label: "heads kept", max: count, read, write, words: (size) => `${size} of ${count}` };
-  const by = { label: "keep by", options: byName(Object.keys(orders)) };
-  const strip = controls({ by, cut }, { class: "controls layer-controls" });
+  const order = { label: "keep by", options: byName(Object.keys(orders)) };
+  const strip = controls({ by: order, cut }, { class: "controls layer-controls" });
   const cutNext = () => choose(keep(currentSet() & ~(1 << cheapest(currentSet()))));
   const next = button("cut the cheapest", cutNext), whole = button("all on", () => choose({ cut: [] }));
   strip.append(element("div", { class: "tools" }, next, whole));
 
   const bars = cards.map(({ place, node, top }) => {
-    const figure = top.appendChild(element("b")),
-      marks = ["fill", "ghost"].map((name) => element("i", { class: name }));
+    const marks = ["fill", "ghost"].map((name) => element("i", { class: name }));
     set(node, pointing(place)).append(element("div", { class: "worth" }, ...marks));
-    return { figure, marks };
+    return { figure: top.appendChild(element("b")), marks };
   });
   const rows = times(layers, (layer) => {
     const grid = { class: "layer", role: "group", "aria-label": `layer ${layer}`, "--heads": heads, "--narrow": 3 };
     const own = cards.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node);
     return element("div", grid, titled(`layer ${layer}`), ...own);
   });
-  const samples = Object.entries({ bar: "to the heads that are on", dash: "to all others", ring: "cheapest" });
-  const shown = samples.map(([kind, words]) =>
-    element("span", { class: "sample" }, element("i", { class: kind }), words)
-  );
-  const legend = element("p", { class: "title legend" }, "accuracy a head adds", ...shown);
+  const sample = ([kind, words]) => element("span", { class: "sample" }, element("i", { class: kind }), words);
+  const told = { bar: "to the heads that are on", dash: "to all others", ring: "cheapest" };
+  const legend = element("p", { class: "title legend" }, "accuracy a head adds", ...Object.entries(told).map(sample));
 
   const asMany = titled();
   const ranked = [...Object.keys(orders), MEAN].map((name) => {

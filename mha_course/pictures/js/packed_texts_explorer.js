@@ -5,6 +5,7 @@ import { amount, byName, drawn, element, heed, marked, number, picture, set, tim
 import { heatMap, named, scale } from "./heat_map.js";
 
 const AGAIN = "start again";
+const BORDER = "Text B begins at token 5. The lines are where the program puts the border.";
 
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { names, border: right, alike } = data, every = unpack(data), n = names.length;
@@ -25,11 +26,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   heed(map.node, (across) => choose({ border: Math.round(across * n) }));
   const line = map.over.appendChild(drawn("path", { class: "edge" })), verdicts = times(n, () => element("span"));
   const title = titled("weights; on the right, how far each output is from its text alone");
-  const left = element("div", {}, title, named(map, names, names, verdicts)), side = element("div", {}, scale());
-  side.append(
-    element("p", {}, "Text B begins at token 5. The lines are where the program puts the border."),
-    element("p", {}, "Hatched: masked. Dashed: attended to or masked by mistake."),
-  );
+  const left = element("div", {}, title, named(map, names, names, verdicts));
+  const masked = "Hatched: masked. Dashed: attended to or masked by mistake.", note = (text) => element("p", {}, text);
+  const side = element("div", {}, scale(), note(BORDER), note(masked));
 
   function compute() {
     const { weights, far } = readRow(state.border, state.masked, state.positions === AGAIN);
