@@ -5,6 +5,7 @@ figure of matplotlib (``mha_lib.heatmaps``) in the same ``Picture`` they take 0.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -129,7 +130,8 @@ def draw_maps(
             for i in range(0, len(queries), step):
                 canvas.text(left - 6, y + (i + 0.5) * cell, queries[i], size=10, anchor="rm", colour="query")
         for i in range(0, len(keys) if number + columns >= len(maps) else 0, step):
-            _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
+            write = canvas.upright if is_upright else partial(canvas.text, anchor="ma")
+            write(x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], size=10, colour="key")
     y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
     canvas.scale(left, y)
     name = tr("attention weight") if scale == "attention weight" else scale
@@ -148,14 +150,6 @@ def beside(queries: Sequence[str]) -> float:
 def room_for(columns: int, left: float = 0) -> float:
     """Return how wide a map may be so that ``columns`` of them, ``left`` pixels from the left, fit a page."""
     return (PAGE - 2 * PAD - left + GAP) / columns - GAP
-
-
-def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -> None:
-    """A key's name below its column, whose middle is at x."""
-    if is_upright:
-        canvas.upright(x, y, name, colour="key")
-    else:
-        canvas.text(x, y, name, size=10, anchor="ma", colour="key")
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
@@ -220,22 +214,18 @@ def draw_over_image(
     for (row, column), darkness in np.ndenumerate(ink.numpy()):
         grey = round(245 - 225 * float(darkness))
         canvas.box(pixel * column, TITLE + pixel * row, pixel, pixel, fill=(grey, grey, grey))
+    images, unit = [(0.0, float(TITLE), large)], cell * patch_rows / len(ink)
     for number, (title, grid) in enumerate(zip(titles, weights, strict=True)):
         x, y = beside + number % columns * pitch, TITLE + number // columns * step
         canvas.heat_map(x, y, cell, grid / top, title=title)
-        unit = cell * patch_rows / len(ink)
-        for (x1, y1), (x2, y2) in ink_outline(ink):
-            canvas.line([(x + unit * x1, y + unit * y1), (x + unit * x2, y + unit * y2)], colour="text", thickness=1.5)
-        _outline_query(canvas, x, y, cell, query_patch)
-    _outline_query(canvas, 0, TITLE, large, query_patch)
+        for ends in ink_outline(ink):
+            canvas.line([(x + unit * right, y + unit * down) for right, down in ends], colour="text", thickness=1.5)
+        images.append((x, y, cell))
+    for x, y, patch in images if query_patch else ():
+        row, column = query_patch
+        canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
     canvas.scale(0, TITLE + 1.5 * side + 10, 120, ((0, "0"), (1, f"{top:.2f}")))
     return canvas
-
-
-def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tuple[int, int] | None) -> None:
-    if place is not None:
-        row, column = place
-        canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
 
 
 def word_width(word: str) -> float:
@@ -334,23 +324,16 @@ def draw_numbers(
     digits = next((n for n in (2, 1) if widest(numbers, n) <= cell - 4), 0)
     for row, cells in enumerate(numbers.tolist()):
         for column, value in enumerate(cells):
-            is_masked, text = masked is not None and bool(masked[row, column]), signed(value, digits)
-            place = x + cell * column, y + cell * row
-            _write(canvas, *place, cell, value, text, is_weight=are_weights, is_masked=is_masked)
+            left, top = x + cell * column, y + cell * row
+            fill = tuple(weight_colours(np.nan_to_num(value))) if are_weights else "card"
+            canvas.box(left, top, cell - 2, cell - 2, fill=fill, radius=3)
+            dark = are_weights and is_dark(np.array(fill))
+            if masked is not None and masked[row, column]:
+                canvas.hatch(left, top, cell - 2, colour="edge" if dark else "soft")
+            middle, ink = (left + cell / 2 - 1, top + cell / 2 - 1), "white" if dark else "black"
+            canvas.text(*middle, signed(value, digits), size=11, anchor="mm", colour=ink)
 
 
 def widest(numbers: Tensor, digits: int) -> float:
     """Return the width in pixels of the longest of ``numbers`` when written with ``digits`` decimals."""
     return max((font(44).getlength(signed(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
-
-
-def _write(
-    canvas: Canvas, x: float, y: float, cell: float, value: float, text: str, *, is_weight: bool, is_masked: bool
-) -> None:
-    """A cell with its number, hatched where its key is masked."""
-    fill = weight_colours(np.nan_to_num(value)) if is_weight else None
-    canvas.box(x, y, cell - 2, cell - 2, fill="card" if fill is None else tuple(fill), radius=3)
-    dark = fill is not None and is_dark(fill)
-    if is_masked:
-        canvas.hatch(x, y, cell - 2, colour="edge" if dark else "soft")
-    canvas.text(x + cell / 2 - 1, y + cell / 2 - 1, text, size=11, anchor="mm", colour="white" if dark else "black")

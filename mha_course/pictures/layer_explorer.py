@@ -82,7 +82,7 @@ class LayerExplorer(LivePicture):
         tensors = {"W_q": layer.W_q.weight, "W_k": layer.W_k.weight, "queries": queries, "keys": keys}
         biases = {"b_q": layer.W_q.bias, "b_k": layer.W_k.bias}
         self.num_hiddens, num_keys = layer.W_q.out_features, keys.shape[1]
-        self.divisors = list(splits or numbers_of_heads(self.num_hiddens))
+        self.divisors = list(splits or (n for n in range(1, MOST_HEADS + 1) if self.num_hiddens % n == 0))
         if any(self.num_hiddens % heads for heads in self.divisors) or layer.num_heads not in self.divisors:
             need = f"divide {self.num_hiddens}, and {layer.num_heads}, the layer's own, is one of them"
             raise ValueError(f"splits must be numbers of heads that {need}, got {self.divisors}")
@@ -251,11 +251,6 @@ def _of_the_same_maps(layer: nn.Module) -> MultiHeadAttention:
     for own, linear in ((same.W_q, W_q), (same.W_k, W_k)):
         own.load_state_dict(linear.state_dict())
     return same
-
-
-def numbers_of_heads(size: int) -> list[int]:
-    """Return the numbers of heads into which the features of a layer of this size can be split."""
-    return [heads for heads in range(1, min(size, MOST_HEADS) + 1) if size % heads == 0]
 
 
 def split(layer: MultiHeadAttention, num_heads: int) -> MultiHeadAttention:

@@ -85,8 +85,8 @@ def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canva
     ``orders`` are tensors by name whose numbers are drawn below as a strip each, in the order in which they are read.
     """
     tables = tables_of(step)
-    widths = [table_width(rows) * CELL for _, rows in tables]
-    high = max(table_height(rows) for _, rows in tables) * CELL
+    widths, heights, _ = zip(*(sizes_of(rows) for _, rows in tables), strict=True)
+    high = max(heights)
     corners = in_lines(widths, 36, gap=CELL, pitch=high + 28)
     height, right = corners[-1][1] + high + 18, max(x + width for (x, _), width in zip(corners, widths, strict=True))
     canvas = Canvas(max(right + 4, 420), height + 24 + STRIP * len(orders or ()))
@@ -125,28 +125,21 @@ def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
     return [(f"[{i}, {j}]", [[row] for row in X[i, j].tolist()]) for i, j in pairs]
 
 
-def table_width(rows: list[list[list[int]]]) -> float:
-    """Return the width of a table in units of a cell, including the gaps between groups of numbers."""
-    return sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
-
-
-def table_height(rows: list[list[list[int]]]) -> float:
-    """Return the height of a table in units of a cell, including the gaps between rows."""
-    return (len(rows) - 1) * row_pitch(rows) + 0.7
-
-
-def row_pitch(rows: list[list[list[int]]]) -> float:
-    """Return the vertical distance between two rows of a table, in units of a cell."""
-    return 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
+def sizes_of(rows: list[list[list[int]]]) -> tuple[float, float, float]:
+    """Return in pixels how wide and how high a table is, and how far apart its rows are."""
+    pitch = 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
+    wide = sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
+    return wide * CELL, ((len(rows) - 1) * pitch + 0.7) * CELL, pitch * CELL
 
 
 def draw_table(canvas: Canvas, x: float, y: float, name: str, rows: list[list[list[int]]]) -> None:
     """Draw a table of numbers at (x, y), each in a box coloured by its head; a row with several groups gets a frame."""
     canvas.text(x, y - 6, name, size=10, anchor="ls")
+    wide, _, pitch = sizes_of(rows)
     for number, row in enumerate(rows):
-        left, top = x, y + number * row_pitch(rows) * CELL
+        left, top = x, y + number * pitch
         if len(row) > 1:
-            canvas.box(x - 4, top - 4, table_width(rows) * CELL + 7, CELL * 0.66 + 8, line="soft", radius=5)
+            canvas.box(x - 4, top - 4, wide + 7, CELL * 0.66 + 8, line="soft", radius=5)
         for group in row:
             for tag in group:
                 canvas.box(left, top, CELL - 2, CELL * 0.66, fill=head_colour(read_tag(tag)[2]), radius=3)

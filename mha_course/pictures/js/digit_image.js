@@ -46,19 +46,17 @@ const BRUSH = 2.7; // radius in dots
 export function drawing() {
   const dots = new Uint8Array(DOTS * DOTS);
   let last = null;
-  const stamp = (x, y) => {
+  const stamp = (x, y) =>
     dots.forEach((_, i) => {
       if ((i % DOTS + 0.5 - x) ** 2 + (Math.floor(i / DOTS) + 0.5 - y) ** 2 < BRUSH ** 2) dots[i] = 1;
     });
-  };
   const paper = {
     clear: () => (dots.fill(0), paper),
     /** Move the pen to a place; it inks all the way from where it was unless it was lifted. */
     moveTo(x, y) {
       const from = last ?? [x, y], steps = Math.ceil(Math.hypot(x - from[0], y - from[1]) * DOTS) || 1;
-      for (let i = 1; i <= steps; i++) {
-        stamp((from[0] + (x - from[0]) * i / steps) * DOTS, (from[1] + (y - from[1]) * i / steps) * DOTS);
-      }
+      const at = (axis, to, i) => (from[axis] + (to - from[axis]) * i / steps) * DOTS;
+      for (let i = 1; i <= steps; i++) stamp(at(0, x, i), at(1, y, i));
       last = [x, y];
     },
     lift: () => last = null,

@@ -2,7 +2,7 @@
 
 import { indexOfLargest, matrix, rowOf, softmax } from "./attention.js";
 import { drawing, outlineOf } from "./digit_image.js";
-import { button, drawn, element, inPercent, number, set, short, times } from "./elements.js";
+import { button, drawn, element, inPercent, isPress, number, set, short, times } from "./elements.js";
 import { heatMap } from "./heat_map.js";
 import { rounded } from "./told.js";
 
@@ -33,7 +33,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
     onpointermove: withPen((event) => event.buttons && draw(event)),
     onpointerup: withPen(() => (paper.lift(), choose({ drawn: paper.image() }))),
     onkeydown: withPen((event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
+      if (!isPress(event)) return;
       paper.turn(large.cells.indexOf(event.target));
       choose({ drawn: paper.image() });
     }),

@@ -121,8 +121,7 @@ export function roving(items, columns, onmove = () => {}) {
     return steps[key] ** 2 === 1 && columns > 1 && (to < start || to > last) ? i : to;
   };
   items.forEach((item, i) => {
-    item.addEventListener("focus", () => stopAt(i));
-    item.addEventListener("keydown", (event) => {
+    const onkeydown = (event) => {
       const isOurs = event.key in steps || event.key === "Home" || event.key === "End";
       if (!isOurs || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
@@ -130,11 +129,15 @@ export function roving(items, columns, onmove = () => {}) {
       if (to === i || !items[to]) return;
       items[to].focus();
       onmove(to);
-    });
+    };
+    set(item, { onfocus: () => stopAt(i), onkeydown });
   });
   stopAt(0);
   return stopAt;
 }
+
+/** Whether a key presses what has the focus, as it does a button. */
+export const isPress = ({ key }) => key === "Enter" || key === " ";
 
 /** Let a drawing hear where along its width, or that of `field`, from 0 to 1, the pointer is pressed or dragged. */
 export function heed(node, act, field = node) {
@@ -255,8 +258,8 @@ export function picture(build) {
       put();
       wait ||= setTimeout(save, 60);
     };
-    const current = (choice) => choice in unsaved ? unsaved[choice] : model.get(choice);
-    const state = new Proxy({}, { get: (_, choice) => current(choice) }), painted = [];
+    const current = (_, choice) => choice in unsaved ? unsaved[choice] : model.get(choice);
+    const state = new Proxy({}, { get: current }), painted = [];
     const controls = (specs, attributes = { class: "controls" }) => {
       const own = Object.entries(specs).map(([name, spec]) => control(state, choose, name, spec));
       painted.push(...own);

@@ -1,6 +1,6 @@
 // A heat map of weights, alone, with names around it or as a small card; and the scale that explains its colours.
 
-import { button, drawn, element, heed, roving, set, short, times } from "./elements.js";
+import { button, drawn, element, heed, isPress, roving, set, short, times } from "./elements.js";
 
 const LEVELS = 40; // shades of a dense map; the number itself stands in the line below the picture
 const HATCHES = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6";
@@ -30,11 +30,8 @@ export function heatMap(rows, columns, options = {}) {
   if (label) {
     set(node, { role: "group", "aria-label": label });
     stopAt = roving(cells.map((cell) => set(cell, { role })), columns, onmove && ((cell) => onmove(placeAt(cell))));
-    field.addEventListener("keydown", (event) => {
-      if (!onpick || (event.key !== "Enter" && event.key !== " ")) return;
-      event.preventDefault();
-      onpick(placeAt(cellOf(event)));
-    });
+    const onkeydown = (event) => onpick && isPress(event) && (event.preventDefault(), onpick(placeAt(cellOf(event))));
+    set(field, { onkeydown });
   }
   return {
     node,

@@ -150,22 +150,20 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     if (!valid) return tr("Head {head}, query {query}: no key is valid, so all weights are 0.", { head, ...at });
     const [weight, largest] = [row[key], Math.max(...row)].map((one) => number(one, 3));
     const told = { head, ...at, weight, largest, sum: number(sumOf(row)) };
-    if (key >= valid) {
-      return tr(
+    return key >= valid
+      ? tr(
         "Head {head}: query {query} → key {key} is masked and weighs 0, the largest of its row is {largest}; the row sums to {sum}.",
         told,
-      );
-    }
-    if (weight === largest) {
-      return tr(
+      )
+      : weight === largest
+      ? tr(
         "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row; the row sums to {sum}.",
         told,
+      )
+      : tr(
+        "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row is {largest}; the row sums to {sum}.",
+        told,
       );
-    }
-    return tr(
-      "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row is {largest}; the row sums to {sum}.",
-      told,
-    );
   }
 
   const inLarge = element("div", {}, title, frame), inAll = element("div", {}, barsTitle, bars, scale());

@@ -3,7 +3,7 @@
 import { button, element, number, picture, roomy, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { isSame, percent, quoted, seen, TEN, textsOf } from "./next_words.js";
-import { ownText } from "./own_text.js";
+import { asker, ownText } from "./own_text.js";
 import { firstLargest } from "./told.js";
 
 const DEAREST = 3; // nats where the grey of the switches ends
@@ -12,9 +12,12 @@ const SURE = 0.3; // of a word that is less likely than this, many cuts make ano
 const UNKNOWN = "This page knows each head cut alone, all sets of the heads with a letter, and the draws. " +
   "In JupyterLab, where SmolLM2 is installed, every cut is computed.";
 
-export default picture(({ data, state, controls, pointer, choose, point, pointing, repaint, headline, say, ask }) => {
-  const { layers, heads, groups, draws, can_ask } = data, count = layers * heads;
-  const texts = textsOf(data), kept = data.titles.map((_, i) => texts.all[i]), canAsk = Boolean(ask && can_ask);
+export default picture((shared) => {
+  const { data, state, controls, pointer, choose, point, pointing, headline, say } = shared;
+  const { layers, heads, groups, draws } = data, count = layers * heads;
+  const texts = textsOf(data), kept = data.titles.map((_, i) => texts.all[i]);
+  const bar = element("progress", { max: 1, "aria-label": "heads measured", hidden: true });
+  const { canAsk, question, once } = asker(shared, texts.learn, (value) => set(bar, { value }));
   const placeOf = (head) => ({ layer: Math.floor(head / heads), head: head % heads });
   const nameOf = (head) => `layer ${placeOf(head).layer}, head ${placeOf(head).head}`;
   const roleOf = (head) => groups.find((group) => group.heads.includes(head))?.name;
@@ -84,30 +87,15 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
   const tools = element("div", group, ...chips.map(({ node }) => node));
 
   // What Python is asked
-  const bar = element("progress", { max: 1, "aria-label": "heads measured", hidden: true });
   const each = button("what does each head cost alone?", () => {
     set(bar, { hidden: null, value: 0 });
     question({ text: current().text, each: true }, () => set(bar, { hidden: true }));
   });
-  /** Learn what Python answers; `tell` hears what is wrong, or nothing, and then `then` may show it. */
-  function question(what, tell = () => {}, then = () => {}) {
-    ask(what, (answer) => {
-      if (answer.share !== undefined) return set(bar, { value: answer.share });
-      tell(answer.error ?? "");
-      if (answer.error) return;
-      texts.learn(answer);
-      then();
-      repaint();
-    });
-  }
-  const asked = new Set();
   /** Ask once for what is to be shown and not known: a text, or a cut; beside a group, all draws. */
   function askFor(text, cut) {
     const what = state.text && !texts.get(state.text) ? { text: state.text } : { text: text.text, cuts: [cut] };
-    const key = JSON.stringify(what), draws = both.flatMap(([, cuts]) => cuts);
-    if (!canAsk || asked.has(key)) return;
-    asked.add(key);
-    question(isSame(cut, five) || draws.some(isDrawn(cut)) ? { ...what, cuts: [cut, ...draws] } : what);
+    const draws = both.flatMap(([, cuts]) => cuts), isOfGroup = isSame(cut, five) || draws.some(isDrawn(cut));
+    once(what, isOfGroup ? { ...what, cuts: [cut, ...draws] } : what);
   }
 
   let shown = null, words = [];

@@ -15,11 +15,7 @@ export function pageModel(state) {
   };
 }
 
-function bytes(text) {
-  const letters = atob(text), numbers = new Uint8Array(letters.length);
-  for (let i = 0; i < letters.length; i++) numbers[i] = letters.charCodeAt(i);
-  return numbers;
-}
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const decoded = (value) => typeof value?.base64 === "string" ? bytes(value.base64) : value;
 
 /** Put the live picture in place of every still one whose state the page holds; `pictures` are modules by kind. */

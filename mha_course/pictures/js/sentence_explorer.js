@@ -4,7 +4,7 @@ import { bytesOf } from "./attention.js";
 import { button, drawn, element, inPercent, number, parts } from "./elements.js";
 import { picture, roving, set, times, titled, tr } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
-import { ownText } from "./own_text.js";
+import { asker, ownText } from "./own_text.js";
 import { firstLargest } from "./told.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
@@ -13,7 +13,8 @@ const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the 
 
 const headAt = (layer, head) => tr("layer {layer}, head {head}", { layer, head });
 
-export default picture(({ data, state, controls, pointer, choose, pointing, repaint, headline, say, ask }) => {
+export default picture((shared) => {
+  const { data, state, controls, pointer, choose, pointing, headline, say } = shared;
   const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
   let start = 0;
   const weightsOf = (tokens) => numbers.subarray(start, start += layers * heads * tokens.length ** 2);
@@ -24,17 +25,10 @@ export default picture(({ data, state, controls, pointer, choose, pointing, repa
   const options = sentences.map(({ text }) => text), inside = ({ tokens }) => Math.min(state.query, tokens.length - 1);
   const write = (i) => ({ example: Number(i), text: "", query: inside(kept[i]) });
   const strip = controls({ example: { label: tr("sentence"), options, write } });
-  const canAsk = Boolean(ask && data.can_ask), asked = new Set();
-  /** Learn a sentence from Python; `tell` hears what is wrong, or nothing, and then `act` may show it. */
-  function learn(text, tell = () => {}, act = repaint) {
-    asked.add(text);
-    ask({ text }, ({ error = "", tokens, weights }) => {
-      tell(error);
-      if (!error) all.set(text, { tokens, weights: bytesOf(weights) }) && act();
-    });
-  }
-  const show = (text) => choose({ text, query: inside(all.get(text)) });
-  const own = ownText(canAsk, tr("a sentence of your own"), (text, tell) => learn(text, tell, () => show(text)));
+  const learn = ({ text, tokens, weights }) => all.set(text, { tokens, weights: bytesOf(weights) });
+  const { canAsk, question, once } = asker(shared, learn),
+    show = (text) => choose({ text, query: inside(all.get(text)) });
+  const own = ownText(canAsk, tr("a sentence of your own"), (text, tell) => question({ text }, tell, () => show(text)));
   const line = element("div", { class: "words", role: "group", "aria-label": tr("words: choose the query") });
   const arcs = drawn("svg", { class: "arcs", "aria-hidden": true });
   const chips = named.map(({ layer, head, name }) =>
@@ -67,12 +61,11 @@ export default picture(({ data, state, controls, pointer, choose, pointing, repa
     });
     const corner = element("span", { class: "first", "data-of": tr("head"), "aria-hidden": true });
     const numbered = times(heads, (head) => element("span", { "aria-hidden": true }, head));
-    const rows = times(layers, (layer) => [
-      element("span", { class: "first", "data-of": tr("layer") }, layer),
-      ...glyphs.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node),
-    ]);
+    const first = (layer) => element("span", { class: "first", "data-of": tr("layer") }, layer);
+    const nodes = glyphs.map(({ node }) => node);
+    const rows = times(layers, (layer) => [first(layer), ...nodes.slice(layer * heads, (layer + 1) * heads)]);
     grid.replaceChildren(corner, ...numbered, ...rows.flat());
-    roving(glyphs.map(({ node }) => node), heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
+    roving(nodes, heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
   }
 
   /** Give the words the largest letters with which they stand in one line, or else in the fewest lines. */
@@ -120,7 +113,7 @@ export default picture(({ data, state, controls, pointer, choose, pointing, repa
   }
 
   function paint() {
-    if (canAsk && state.text && !all.has(state.text) && !asked.has(state.text)) learn(state.text);
+    if (state.text && !all.has(state.text)) once({ text: state.text });
     if (current() !== shown) rebuild(current());
     const { tokens } = shown, query = Math.min(state.query, tokens.length - 1);
     const { layer = state.layer, head = state.head } = pointer.pointed ?? {}, weights = rowAt(layer, head, query);

@@ -19,9 +19,8 @@ export default picture((shared) => {
   let stages = null, touched = null; // the key whose number walks, when one was touched
 
   const length = { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` };
-  const strip = controls({ ...(queries.length > 1 ? { query: { max: queries.length - 1 } } : {}), valid_len: length }, {
-    class: "controls of-length",
-  });
+  const which = queries.length > 1 ? { query: { max: queries.length - 1 } } : {};
+  const strip = controls({ ...which, valid_len: length }, { class: "controls of-length" });
   const walk = player(STEPS, shared, [], { label: "step", pause: PAUSE_OF_STEP, words: (step) => STEPS[step] });
   const top = element("div", { class: "motion-top" }, strip, walk.node);
 
@@ -81,9 +80,9 @@ export default picture((shared) => {
   /** A table of numbers that can be pointed at; `name` and its place are a number's address. */
   function table(name, title, rows, columns, kind = "") {
     const own = times(rows * columns, (i) => {
-      const place = { name, row: Math.floor(i / columns), column: i % columns, i };
-      const node = element("span", { class: `number ${kind}`, role: "img" });
-      set(node, { onpointerenter: () => point(place), onfocus: () => point(place), onblur: () => point(null) });
+      const place = { name, row: Math.floor(i / columns), column: i % columns, i }, here = () => point(place);
+      const acts = { onpointerenter: here, onfocus: here, onblur: () => point(null) };
+      const node = element("span", { class: `number ${kind}`, role: "img", ...acts });
       cells.set(`${name} ${place.row} ${place.column}`, { node, ...place });
       return node;
     });

@@ -112,31 +112,22 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     const { num_heads: h, batch_size: b } = state, isRight = state.axes === RIGHT;
     const axes = axesInWords(), order = state.axes.split(", ").map((axis) => axes[axis]).join(tr(", "));
     const told = { h, wrong, count, order, matrices: b * h, moved: step && movedBy(step) };
-    if (step === 0) return parts("X: *a row is a token*, its {h} heads side by side", told);
-    if (step === 1) return parts("reshape *moves {moved} of {count} numbers*: it cuts each row into {h} heads", told);
-    if (step === 2 && isRight) {
-      return parts("permute *moves {moved} of {count} numbers*: each head’s tokens come together", told);
-    }
-    if (step === 2) return parts("permute *moves {moved} of {count} numbers*: {order}", told);
-    if (step === 3 && wrong) {
-      const [before, many, after] = parts("reshape: *{wrong} of {count} numbers* are in another’s place", told);
-      return [before, element("b", { class: "wrong" }, many), after];
-    }
-    if (step === 3) {
-      return parts(
-        "reshape *moves {moved} of {count} numbers*: {matrices} matrices, one head of one example each",
-        told,
-      );
-    }
-    if (step === 4) {
-      return parts("back: reshape *moves {moved} of {count} numbers*, the first axis is split again", told);
-    }
-    if (step === 5) {
-      return parts("back: permute *moves {moved} of {count} numbers*, each token’s heads come together", told);
-    }
-    return wrong
-      ? parts("back: *every number is where it was*, though {wrong} of {count} numbers were in another’s place", told)
-      : parts("back: *every number is where it was*");
+    const [before, many, after] = parts("reshape: *{wrong} of {count} numbers* are in another’s place", told);
+    return [
+      parts("X: *a row is a token*, its {h} heads side by side", told),
+      parts("reshape *moves {moved} of {count} numbers*: it cuts each row into {h} heads", told),
+      isRight
+        ? parts("permute *moves {moved} of {count} numbers*: each head’s tokens come together", told)
+        : parts("permute *moves {moved} of {count} numbers*: {order}", told),
+      wrong
+        ? [before, element("b", { class: "wrong" }, many), after]
+        : parts("reshape *moves {moved} of {count} numbers*: {matrices} matrices, one head of one example each", told),
+      parts("back: reshape *moves {moved} of {count} numbers*, the first axis is split again", told),
+      parts("back: permute *moves {moved} of {count} numbers*, each token’s heads come together", told),
+      wrong
+        ? parts("back: *every number is where it was*, though {wrong} of {count} numbers were in another’s place", told)
+        : parts("back: *every number is where it was*"),
+    ][step];
   }
 
   function words(step, wrong) {
@@ -203,7 +194,7 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
     names.replaceChildren(...edges.map(({ x, y, text, kind, wide }) => {
       const look = { class: `edge-name ${kind}`, ...at(x, y), ...(wide && { "--wide": `${wide}px` }) };
-      return element("span", look, String(text));
+      return element("span", look, text);
     }));
     const isMarked = (tag) => tag === follow || tag === pointed;
     tags.forEach((tag, i) => {
