@@ -13,12 +13,11 @@ from torch import Tensor
 
 from mha_course.language import listed, tr
 from mha_course.pictures.picture import PAD, PAGE, Canvas, Picture, font, signed
-from mha_course.pictures.shared_with_js import bound, is_dark, weight_colours
+from mha_course.pictures.shared_with_js import is_dark, weight_colours
 from mha_course.rounding import first_largest
 from mha_lib.figures import grid_shape, head_numbers, labels, one_example
 
 MOST_LABELS = 20
-FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
 TITLE, GAP, SCALE_HEIGHT = 18, 18, 30  # pixels above a map, between maps, and for the scale below them
 WORD, LINE = 14, 48  # letters of a word in a box, and from one line of boxes to the next
 
@@ -257,46 +256,6 @@ def write_words(
         canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
         ink = "white" if is_dark(shades[i]) else "black"
         canvas.text(x + width / 2, y + 15, word, size=WORD, anchor="mm", colour=ink)
-
-
-def draw_words(
-    words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
-) -> Canvas:
-    """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and every head's weights below.
-
-    Args:
-        words: n of them, in as many lines as they need.
-        weights: of all heads from the chosen word, (num_layers, num_heads, n).
-        query: which word looks.
-        head: (layer, head) of the head that is shown in large.
-        titles: a large one and a small one.
-    """
-    own, rows = weights[head].numpy(), weight_colours(weights.numpy())  # (layers, heads, words, 3)
-    fills = [tuple(fill) for fill in rows[head]]
-    widths = [word_width(word) for word in words]
-    middles = [x + width / 2 for (x, _), width in zip(in_lines(widths, 0), widths, strict=True)]
-    far = [abs(middle - middles[query]) for middle in middles]
-    corners = in_lines(widths, 0.2 * max(far) + 56)
-    right, below = max(x + width for (x, _), width in zip(corners, widths, strict=True)), corners[-1][1] + 48
-    canvas = Canvas(right, below + 22 * len(rows))
-    canvas.text(0, 0, titles[0], size=17, colour="text")
-    canvas.text(0, 26, titles[1])
-    for i in own.argsort():
-        if i != query and own[i] >= FAINT:
-            start, end = [(middles[place], corners[place][1]) for place in (query, i)]
-            canvas.bow(start, end, 0.2 * far[i] + 6, colour=fills[i], thickness=1 + 6 * float(own[i]))
-    write_words(canvas, words, rows[head], corners, query)
-    strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
-    for layer, strips in enumerate(rows):
-        y = below + 22 * layer
-        canvas.text(0, y + 8, tr("layer {layer}", layer=layer), size=10, anchor="lm")
-        for number, shades in enumerate(strips):
-            x, cell = 54 + number * strip, (strip - 6) / len(shades)
-            for i, fill in enumerate(shades):
-                canvas.box(x + i * cell, y, cell, 16, fill=tuple(fill))
-            if (layer, number) == head:
-                canvas.box(x - 3, y - 3, strip, 22, line="text", thickness=2, radius=4)
-    return canvas
 
 
 def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:

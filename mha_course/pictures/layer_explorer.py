@@ -173,12 +173,8 @@ class LayerExplorer(LivePicture):
         for (x, y), (cell, _) in canvas.maps.items():
             canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
         largest = listed(map(signed, weights.amax(dim=(1, 2)).tolist()))
-        words = {
-            "heads": many(num_heads),
-            "size": self.num_hiddens // num_heads,
-            "example": self.example,
-            "valid": length,
-        }
+        words = {"heads": many(num_heads), "size": self.num_hiddens // num_heads}
+        words |= {"example": self.example, "valid": length}
         if len(self.divisors) == 1 < self.num_hiddens:  # of maps, whose layer has features of no meaning
             state = (
                 tr("{heads}; sequence {example} has 1 valid key.", **words)

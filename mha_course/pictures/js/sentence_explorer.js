@@ -15,17 +15,15 @@ const headAt = (layer, head) => tr("layer {layer}, head {head}", { layer, head }
 
 export default picture((shared) => {
   const { data, state, controls, pointer, choose, pointing, headline, say } = shared;
-  const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
-  let start = 0;
-  const weightsOf = (tokens) => numbers.subarray(start, start += layers * heads * tokens.length ** 2);
-  const all = new Map(sentences.map(({ text, tokens }) => [text, { tokens, weights: weightsOf(tokens) }]));
+  const { sentences, named, layers, heads } = data, all = new Map();
+  const learn = ({ text, tokens, weights }) => all.set(text, { tokens, weights: bytesOf(weights) });
+  sentences.forEach(learn);
   const kept = [...all.values()], current = () => all.get(state.text) ?? kept[state.example];
   let shown = null, fitted = null, words = [], glyphs = [], drawnArcs = [];
 
   const options = sentences.map(({ text }) => text), inside = ({ tokens }) => Math.min(state.query, tokens.length - 1);
   const write = (i) => ({ example: Number(i), text: "", query: inside(kept[i]) });
   const strip = controls({ example: { label: tr("sentence"), options, write } });
-  const learn = ({ text, tokens, weights }) => all.set(text, { tokens, weights: bytesOf(weights) });
   const { canAsk, question, once } = asker(shared, learn),
     show = (text) => choose({ text, query: inside(all.get(text)) });
   const own = ownText(canAsk, tr("a sentence of your own"), (text, tell) => question({ text }, tell, () => show(text)));
