@@ -167,8 +167,8 @@ export default picture((shared) => {
       const alone = nats ? `; without it ${quoted(text.words[0])} ${percent(nats[0])}` : "";
       const label = `${nameOf(i)}${role ? `, ${role}` : ""}${alone}`, full = Math.max(0, Math.min(cost / DEAREST, 1));
       set(cell, { "--cost": full.toFixed(3), "aria-checked": !cut.includes(i), "aria-label": label });
-      const text = role ? letterOf(role) : cost <= -HELPS ? "−" : "";
-      set(cell, { text, ".flips": changes, ".pointed": i === pointed });
+      const sign = role ? letterOf(role) : cost <= -HELPS ? "−" : "";
+      set(cell, { text: sign, ".flips": changes, ".pointed": i === pointed });
     });
   }
 
