@@ -187,46 +187,6 @@ def told_apart(names: Sequence[str]) -> list[str]:
     ]
 
 
-def draw_over_image(
-    image: Tensor,
-    weights: Tensor,
-    titles: Sequence[str],
-    columns: int,
-    side: float,
-    top: float,
-    name: str,
-    query_patch: tuple[int, int] | None,
-) -> Canvas:
-    """Draw an image and, for each head, a heat map of its attention weights over the image's patches.
-
-    There are ``columns`` maps in a row, with a scale from 0 to ``top``.
-
-    A map is ``side`` pixels on its longer side. On the maps the ink is an outline, since colour shows the weights.
-    """
-    num_heads, patch_rows, patch_columns = weights.shape
-    ink, cell = image / image.max().clamp(min=1e-12), side / max(patch_rows, patch_columns)
-    rows, beside = -(-num_heads // columns), 1.5 * side + 2 * GAP
-    step, pitch = cell * patch_rows + TITLE + GAP / 2, cell * patch_columns + GAP
-    canvas = Canvas(beside + columns * pitch - GAP, max(rows * step, TITLE + 1.5 * side + 12 + SCALE_HEIGHT))
-    pixel, large = 1.5 * cell * patch_rows / len(ink), 1.5 * cell
-    canvas.text(0, 12, name, size=10, anchor="ls")
-    for (row, column), darkness in np.ndenumerate(ink.numpy()):
-        grey = round(245 - 225 * float(darkness))
-        canvas.box(pixel * column, TITLE + pixel * row, pixel, pixel, fill=(grey, grey, grey))
-    images, unit = [(0.0, float(TITLE), large)], cell * patch_rows / len(ink)
-    for number, (title, grid) in enumerate(zip(titles, weights, strict=True)):
-        x, y = beside + number % columns * pitch, TITLE + number // columns * step
-        canvas.heat_map(x, y, cell, grid / top, title=title)
-        for ends in ink_outline(ink):
-            canvas.line([(x + unit * right, y + unit * down) for right, down in ends], colour="text", thickness=1.5)
-        images.append((x, y, cell))
-    for x, y, patch in images if query_patch else ():
-        row, column = query_patch
-        canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
-    canvas.scale(0, TITLE + 1.5 * side + 10, 120, ((0, "0"), (1, f"{top:.2f}")))
-    return canvas
-
-
 def word_width(word: str) -> float:
     """Return the width in pixels of the box that is drawn around a word."""
     return font(2 * WORD).getlength(word) / 2 + 14
@@ -256,14 +216,6 @@ def write_words(
         canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
         ink = "white" if is_dark(shades[i]) else "black"
         canvas.text(x + width / 2, y + 15, word, size=WORD, anchor="mm", colour=ink)
-
-
-def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the outline of the dark pixels of an image (height, width), as a list of edges ((x, y), (x, y))."""
-    dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
-    upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
-    lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones
-    return [((x, y), (x, y + 1)) for y, x in upright] + [((x, y), (x + 1, y)) for y, x in lying]
 
 
 def draw_numbers(

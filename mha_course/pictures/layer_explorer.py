@@ -154,7 +154,7 @@ class LayerExplorer(LivePicture):
 
     def weights(self) -> Tensor:
         """Return what torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
-        (queries, keys), layer = self.tensors, split(self.layer, self.num_heads)
+        (queries, keys), layer = self.tensors, _of_maps(linear_maps(self.layer, MAPS), self.num_heads)
         with torch.no_grad():
             values = torch.zeros(*keys.shape[:2], layer.W_v.in_features)
             layer(queries, keys, values, torch.tensor(self.valid_lens))
@@ -239,22 +239,16 @@ def _of_the_same_maps(layer: nn.Module) -> MultiHeadAttention:
             "layer must be a MultiHeadAttention, an nn.MultiheadAttention or a layer with the linear maps "
             f"{', '.join(MAPS)}, got {type(layer).__name__}; of any other, LayerExplorer.of_maps shows the maps"
         ) from lacking
+    return _of_maps((W_q, W_k, W_v, W_o), num_heads_of(layer))
+
+
+def _of_maps(maps: Sequence[nn.Linear], num_heads: int) -> MultiHeadAttention:
+    """Return a layer with these linear maps W_q, W_k, W_v and W_o, not copied, split into so many heads."""
+    size, (query_size, key_size, value_size, _) = maps[0].out_features, (W.in_features for W in maps)
     with torch.random.fork_rng(devices=()):
-        same = MultiHeadAttention(
-            W_o.out_features, num_heads_of(layer), bias=W_q.bias is not None,
-            query_size=W_q.in_features, key_size=W_k.in_features, value_size=W_v.in_features,
-        )  # fmt: skip
-    for own, linear in ((same.W_q, W_q), (same.W_k, W_k)):
-        own.load_state_dict(linear.state_dict())
-    return same
-
-
-def split(layer: MultiHeadAttention, num_heads: int) -> MultiHeadAttention:
-    """Return a layer with the weights of ``layer``, not copied, split into ``num_heads`` heads."""
-    sizes = {f"{name}_size": getattr(layer, f"W_{name[0]}").in_features for name in ("query", "key", "value")}
-    anew = MultiHeadAttention(layer.W_q.out_features, num_heads, bias=layer.W_q.bias is not None, **sizes)
-    anew.W_q, anew.W_k, anew.W_v, anew.W_o = layer.W_q, layer.W_k, layer.W_v, layer.W_o
-    return anew.eval()
+        layer = MultiHeadAttention(size, num_heads, query_size=query_size, key_size=key_size, value_size=value_size)
+    layer.W_q, layer.W_k, layer.W_v, layer.W_o = maps
+    return layer.eval()
 
 
 def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tuple[int, float]:

@@ -15,8 +15,7 @@ from mha_course.models import train_on_repeats
 from mha_course.models.neighbours import NeighbourModel
 from mha_course.models.pretrained import SentenceMaps
 from mha_course.models.tasks import find_task
-from mha_course.pictures.heat_maps import draw_over_image
-from mha_course.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas, Picture
+from mha_course.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas
 from mha_course.pictures.sentence_explorer import FAINT
 
 
@@ -47,9 +46,6 @@ CANVASES = {
     "heat maps with names": lambda: pictures.heatmaps(weights(2, 6, 6), query_labels=LONG, key_labels=LONG),
     "heat maps of many keys": lambda: pictures.heatmaps(weights(2, 47, 53)),
     "one narrow map": lambda: pictures.heatmaps(weights(9, 1), titles=["a title that is longer than its map"]),
-    "patches": lambda: Picture(
-        draw_over_image(random(8, 8).abs(), weights(4, 4, 4), list("abcd"), 3, 120, 1.0, "r1c2", None), "heads", ""
-    ),
     "maps with numbers": lambda: pictures.heatmaps(weights(2, 3, 5), numbers=True, key_labels=LONG[:5]),
     "scores of millions": lambda: pictures.MaskExplorer(3e6 * random(6), valid_len=0),
     "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
