@@ -166,8 +166,12 @@ class LayerExplorer(LivePicture):
         num_heads, num_queries, num_keys = weights.shape
         masks = [masked_keys(torch.tensor(length), num_queries, num_keys)] * num_heads
         names = self.data["query_names"][self.example], self.data["key_names"][self.example]
-        columns, side = fitting(num_heads, num_queries, num_keys, beside(names[0]))
+        longest, left = max(num_queries, num_keys), beside(names[0])
+        side = max(130.0, 11 * min(longest, MOST_LABELS))  # a map's, so that its names fit each other
+        wide = next((columns for columns in range(6, 1, -1) if room_for(columns, left) >= side * num_keys / longest), 1)
+        _, columns = grid_shape(num_heads, wide)
         titles = [tr("head {head}", head=head) for head in range(num_heads)]
+        side = min(side, room_for(columns, left) * longest / num_keys)
         canvas = draw_maps(list(weights), titles, columns, side, masks, names)
         query, key = divmod(self.cell, num_keys)
         for (x, y), (cell, _) in canvas.maps.items():
@@ -249,18 +253,6 @@ def _of_maps(maps: Sequence[nn.Linear], num_heads: int) -> MultiHeadAttention:
         layer = MultiHeadAttention(size, num_heads, query_size=query_size, key_size=key_size, value_size=value_size)
     layer.W_q, layer.W_k, layer.W_v, layer.W_o = maps
     return layer.eval()
-
-
-def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tuple[int, float]:
-    """Return how many maps stand in a row, and their longer side, so that they fit a page and their names each other.
-
-    ``left`` is the room of the queries' names, in pixels.
-    """
-    most = max(num_queries, num_keys)
-    side = max(130, 11 * min(most, MOST_LABELS))
-    wide = next((columns for columns in range(6, 1, -1) if room_for(columns, left) >= side * num_keys / most), 1)
-    _, columns = grid_shape(num_heads, wide)
-    return columns, min(side, room_for(columns, left) * most / num_keys)
 
 
 def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """``transpose_qkv`` step by step, live: tiles that move from one shape to the next, and the order of reading them."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -99,19 +99,15 @@ def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canva
         canvas.box(62 * place, height + 2, 12, 12, fill=head_colour(head), radius=3)
         canvas.text(62 * place + 16, height + 8, tr("head {head}", head=head), size=10, anchor="lm")
     canvas.text(62 * len(heads) + 8, height + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
-    for row, (name, tensor) in enumerate((orders or {}).items()):
-        draw_order(canvas, height + 28 + STRIP * row, name, tensor.flatten().tolist())
-    return canvas
-
-
-def draw_order(canvas: Canvas, y: float, name: str, tags: Sequence[int]) -> None:
-    """Draw a row of small boxes, one for each number, coloured by the head and shaded by the token it came from."""
-    canvas.text(38, y + 6, name, size=10, anchor="rm")
     wide = (canvas.width - 2 * PAD - 46) / len(tags)
-    for place, tag in enumerate(tags):
-        _, token, head, _ = read_tag(tag)
-        fill = tuple((rgb(head_colour(head)) * (1 - 0.09 * token)).round().astype(int).tolist())
-        canvas.box(46 + place * wide, y, max(wide - 1, 1), 13, fill=fill)
+    for row, (name, tensor) in enumerate((orders or {}).items()):
+        y = height + 28 + STRIP * row
+        canvas.text(38, y + 6, name, size=10, anchor="rm")
+        for place, tag in enumerate(tensor.flatten().tolist()):  # a later token is darker
+            _, token, head, _ = read_tag(tag)
+            fill = tuple((rgb(head_colour(head)) * (1 - 0.09 * token)).round().astype(int).tolist())
+            canvas.box(46 + place * wide, y, max(wide - 1, 1), 13, fill=fill)
+    return canvas
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
