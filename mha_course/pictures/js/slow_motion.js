@@ -14,7 +14,7 @@ const BY_KEY = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, 1], ArrowD
 
 export default picture((shared) => {
   const { state, controls, pointer, choose, point, headline, say } = shared, { queries, keys, values } = state.numbers;
-  const size = keys[0].length, n = keys.length, width = values[0].length, root = Math.sqrt(size);
+  const n = keys.length, size = 2; // features
   const reach = Math.ceil(Math.max(LEAST_REACH, ...[queries, keys, values].flat(2).map(Math.abs)));
   let stages = null, touched = null; // the key whose number walks, when one was touched
 
@@ -25,15 +25,14 @@ export default picture((shared) => {
   const top = element("div", { class: "motion-top" }, strip, walk.node);
 
   const vectors = [], output = drawn("circle", { class: "pooled" });
-  /** A vector in the plane of two features, the first of them `from`, whose tip is dragged or moved by arrow keys. */
-  function vector(given, row, from, plane) {
+  const onGrid = (x) => Math.min(Math.max(GRID * Math.round(x / GRID), -reach), reach);
+  /** A vector in a plane, whose tip is dragged or moved by arrow keys. */
+  function vector(given, row, plane) {
     const kind = given[0], isQuery = given === "queries", rowNow = () => isQuery ? state.query : row;
-    const at = () => [0, 1].map((i) => state.numbers[given][rowNow()][from + i] ?? 0);
+    const at = () => state.numbers[given][rowNow()];
     function move(to) {
-      const own = state.numbers[given], onGrid = (x) => Math.min(Math.max(GRID * Math.round(x / GRID), -reach), reach);
-      const moved = own[rowNow()].map((x, i) => to[i - from] === undefined ? x : onGrid(to[i - from]));
       touched = given === "keys" ? row : touched;
-      choose({ numbers: { ...state.numbers, [given]: own.with(rowNow(), moved) } });
+      choose({ numbers: { ...state.numbers, [given]: state.numbers[given].with(rowNow(), to.map(onGrid)) } });
     }
     let hold = null; // from where a hand drags
     const onpointerdown = ({ target, pointerId, x, y }) => {
@@ -54,27 +53,23 @@ export default picture((shared) => {
     set(tip, { "aria-valuemin": -reach, "aria-valuemax": reach });
     const line = drawn("path", { class: kind === "v" ? "arc" : `arrow ${kind}` });
     tip.textContent = isQuery ? "q" : kind + row;
-    vectors.push({ kind, row, from, at, line, dot: drawn("circle", { class: "point", r: 3 }), tip });
+    vectors.push({ kind, row, at, line, dot: drawn("circle", { class: "point", r: 3 }), tip });
     return vectors.at(-1);
   }
-  /** A plane of two features with its vectors. */
-  function plane(given, from, features) {
+  /** A plane with its vectors, and what stands on them. */
+  function plane(title, given, ...above) {
     const drawing = drawn("svg", { viewBox: "-100 -100 200 200", "aria-hidden": true });
-    const field = element("div", { class: "plane" }, drawing), isOfValues = given[0] === "values";
-    const count = (name) => name === "queries" ? 1 : state.numbers[name].length;
-    const own = given.flatMap((name) => times(count(name), (row) => vector(name, row, from, field)));
+    const field = element("div", { class: "plane" }, drawing);
+    const own = given.flatMap(([name, count]) => times(count, (row) => vector(name, row, field)));
     drawing.append(drawn("path", { class: "ground", d: "M-100,0H100M0,-100V100" }), ...own.map(({ line }) => line));
-    if (isOfValues) drawing.append(...own.map(({ dot }) => dot), ...(from ? [] : [output]));
+    if (above.length) drawing.append(...own.map(({ dot }) => dot), ...above);
     field.append(...own.map(({ tip }) => tip));
-    const which = features > 2 ? `: features ${[from, from + 1].filter((i) => i < features).join(", ")}` : "";
-    return element("div", { class: "plane-of" }, titled((isOfValues ? "values, output" : "q, keys") + which), field);
+    return element("div", { class: "plane-of" }, titled(title), field);
   }
-  const planes = (given, features) => times(Math.ceil(features / 2), (pair) => plane(given, 2 * pair, features));
   const bars = times(n, (key) => element("div", { class: "bar-of" }, `k${key}`, element("i", { class: "bar" })));
-  const shares = element("div", { class: "shares", "aria-hidden": true }, titled("softmax"));
-  shares.append(...bars);
-  const motion = element("div", { class: "motion" }, ...planes(["keys", "queries"], size), shares);
-  motion.append(...planes(["values"], width));
+  const shares = element("div", { class: "shares", "aria-hidden": true }, titled("softmax"), ...bars);
+  const motion = element("div", { class: "motion" }, plane("q, keys", [["keys", n], ["queries", 1]]), shares);
+  motion.append(plane("values, output", [["values", n]], output));
 
   const cells = new Map();
   /** A table of numbers that can be pointed at; `name` and its place are a number's address. */
@@ -99,8 +94,8 @@ export default picture((shared) => {
     table("scaled", `÷ √${size}`, n, 1),
     table("masked", "mask", n, 1),
     table("weight", "softmax", n, 1, "cell"),
-    table("v", "values", n, width, "v"),
-    table("output", "output", 1, width, "v"),
+    table("v", "values", n, size, "v"),
+    table("output", "output", 1, size, "v"),
   ];
 
   const threads = drawn("svg", { class: "threads", "aria-hidden": true }, drawn("path"));
@@ -110,9 +105,9 @@ export default picture((shared) => {
   function compute() {
     const { queries, keys, values } = state.numbers, q = queries[state.query], valid = state.valid_len;
     const score = keys.map((key) => sumOf(key.map((part, i) => part * q[i])));
-    const scaled = score.map((value) => value / root), weight = Array.from(softmax(scaled, valid));
+    const scaled = score.map((value) => value / Math.sqrt(size)), weight = Array.from(softmax(scaled, valid));
     const masked = scaled.map((value, key) => key < valid ? value : -Infinity);
-    const output = times(width, (i) => sumOf(weight.map((w, key) => w * values[key][i])));
+    const output = times(size, (i) => sumOf(weight.map((w, key) => w * values[key][i])));
     stages = { q, k: keys.flat(), score, scaled, masked, weight, v: values.flat(), output, valid };
   }
 
@@ -122,7 +117,7 @@ export default picture((shared) => {
     const product = (a, b) => `${signed(a)} · ${signed(b)}`, { valid } = stages;
     const powers = times(valid, (key) => `e^${number(stages.masked[key])}`);
     const share = `e^${number(stages.masked[row])} ÷ (${powers.join(" + ")})`;
-    const parts = times(n, (key) => product(stages.weight[key], stages.v[key * width + column]));
+    const parts = times(n, (key) => product(stages.weight[key], stages.v[key * size + column]));
     const madeOf = {
       q: () => [[], "the query: what is looked for"],
       k: () => [[], `key ${row}: what token ${row} offers to be found by`],
@@ -168,13 +163,13 @@ export default picture((shared) => {
   function drawVectors(step) {
     const place = ([x, y]) => [INNER * x / reach, -INNER * y / reach], { valid, weight, output: made } = stages;
     const text = ([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`;
-    for (const { kind, row, from, at, line, dot, tip } of vectors) {
+    for (const { kind, row, at, line, dot, tip } of vectors) {
       const own = at(), [x, y] = place(own), far = Math.hypot(x, y) || 1, isValid = kind === "q" || row < valid;
       const [u, v] = far > 1 ? [x / far, y / far] : [0, -1], tipAt = text([x, y]);
       const [left, right] = [1, -1].map((side) => text([x - 9 * u - 5 * side * v, y - 9 * v + 5 * side * u]));
       set(dot, { cx: x, cy: y });
       if (kind === "v") {
-        const d = `M${tipAt}L${text(place([made[from] ?? 0, made[from + 1] ?? 0]))}`;
+        const d = `M${tipAt}L${text(place(made))}`;
         const thick = step < FIRST.v || !weight[row] ? 0 : 1 + 9 * weight[row];
         set(line, { d, "--w": weight[row].toFixed(3), "stroke-width": thick });
       } else set(line, { d: `M0,0L${tipAt}${far > 9 && isValid ? `M${left}L${tipAt}L${right}` : ""}` });
@@ -182,7 +177,7 @@ export default picture((shared) => {
       set(tip, { ".hatched": !isValid, "--x": x / HALF, "--y": y / HALF, "--u": u, "--v": v }); // its name stands beyond it
       set(tip, { "aria-valuenow": own[0], "aria-valuetext": listed(own) });
     }
-    const [cx, cy] = place([made[0], made[1] ?? 0]).map((x) => x.toFixed(1));
+    const [cx, cy] = place(made).map((x) => x.toFixed(1));
     set(output, { cx, cy, r: step < FIRST.output ? 0 : 7 });
     bars.forEach((bar, key) => set(bar.lastChild, { "--w": step < FIRST.weight ? 0 : weight[key].toFixed(3) }));
   }
@@ -228,6 +223,6 @@ export default picture((shared) => {
     paint,
     end: walk.stop,
     hint: "Drag an arrow, press ▶, or point at a number.",
-    room: [Math.max(42, 9 * width + 30), 0, 20 + 17 * n],
+    room: [48, 0, 20 + 17 * n],
   };
 });
