@@ -87,7 +87,6 @@ class LayerExplorer(LivePicture):
             need = f"divide {self.num_hiddens}, and {layer.num_heads}, the layer's own, is one of them"
             raise ValueError(f"splits must be numbers of heads that {need}, got {self.divisors}")
         data = pack(tensors | {name: bias for name, bias in biases.items() if bias is not None}) | {
-            "num_hiddens": self.num_hiddens,
             "divisors": self.divisors,
             "trained": layer.num_heads,
             "accuracies": [accuracies[heads] for heads in self.divisors] if accuracies else [],

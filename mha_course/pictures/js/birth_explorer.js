@@ -52,15 +52,10 @@ export default picture((parts) => {
   const read = () => alphabet.indexOf([...state.letters][state.query]);
   const write = (letter) => ({ letters: put(state.query, alphabet[letter]) });
   const list = controls({ letters: { label: "chosen letter", options: alphabet, read, write } });
-  /** Different letters, but that a piece comes again, as `sample_induction_batch` in models/induction.py draws them. */
-  function drawRow() {
-    const below = (count) => Math.floor(Math.random() * count), [shortest, longest] = data.piece, count = tokens + 1;
-    const mixed = alphabet.map((letter) => [Math.random(), letter]).sort(([a], [b]) => a - b).map(([, letter]) =>
-      letter
-    );
-    const length = shortest + below(longest - shortest + 1), back = length + below(count - 2 * length + 1);
-    const copy = back + below(count - length - back + 1), isCopied = (i) => i >= copy && i < copy + length;
-    return { letters: times(count, (i) => mixed[isCopied(i) ? i - back : i]).join(""), query: copy + 1 };
+  let latest = 0; // of the rows that the training did not see
+  function showAnother() {
+    const letters = data.rows[latest = (latest + 1) % data.rows.length];
+    choose({ letters, query: foretold([...letters])[0] });
   }
 
   const words = times(tokens + 1, (i) => {
@@ -136,7 +131,7 @@ export default picture((parts) => {
 
   const samples = ["right", "wrong"].map((name) => element("span", { class: `said ${name}` }, name));
   const told = "below each letter, the model’s first guess for it; framed where the repeat tells it:";
-  const tools = element("div", { class: "tools" }, button("new row", () => choose(drawRow())), list);
+  const tools = element("div", { class: "tools" }, button("new row", showAnother), list);
   const nodes = [time.node, legend, element("div", { class: "heading" }, tools, scale())];
   nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps);
   return { nodes, compute, paint, hint: "Move the slider, or switch a head off.", room: [58, 72, 105], end: time.stop };

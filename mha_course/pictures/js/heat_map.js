@@ -84,19 +84,12 @@ export function denseMap(rows, columns, { onpick, onhover, ...attributes }) {
   return { node, over, show };
 }
 
-/**
- * The blue edge of valid keys on a map; with `onlength` it is dragged. What comes back draws it at a length, or at one for
- * each row, where it ends a row.
- */
+/** The blue edge of valid keys on a map; with `onlength` it is dragged. What comes back draws it at a length. */
 export function lengthEdge({ node, over }, rows, columns, onlength) {
   const edge = drawn("path", { class: "edge" }), grip = drawn("path", { class: "grip" });
   over.append(edge, ...(onlength ? [grip] : []));
   heed(grip, (share) => onlength(Math.round(share * columns)), node);
-  const ofRow = (length, row) => length < columns ? `M${length},${row}v1` : "";
-  return (valid) => {
-    const d = typeof valid === "number" ? `M${valid},0v${rows}` : times(rows, (row) => ofRow(valid[row], row)).join("");
-    [edge, grip].forEach((path) => set(path, { d }));
-  };
+  return (valid) => [edge, grip].forEach((path) => set(path, { d: `M${valid},0v${rows}` }));
 }
 
 /** A frame on a map around the row of a query; what comes back draws it, and takes it away where there is none. */
