@@ -85,28 +85,40 @@ def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canva
     ``orders`` are tensors by name whose numbers are drawn below as a strip each, in the order in which they are read.
     """
     tables = tables_of(step)
-    widths, heights, _ = zip(*(sizes_of(rows) for _, rows in tables), strict=True)
-    high = max(heights)
-    corners = in_lines(widths, 36, gap=CELL, pitch=high + 28)
-    height, right = corners[-1][1] + high + 18, max(x + width for (x, _), width in zip(corners, widths, strict=True))
+    _, rows = tables[0]  # the others are as large
+    gaps, pitch = len(rows[0]) - 1, CELL * (0.7 + TOKEN_GAP * (len(rows[0]) > 1))
+    wide, high = CELL * (sum(map(len, rows[0])) + PIECE_GAP * gaps), (len(rows) - 1) * pitch + 0.7 * CELL
+    corners = in_lines([wide] * len(tables), 36, gap=CELL, pitch=high + 28)
+    height, right = corners[-1][1] + high + 18, max(x for x, _ in corners) + wide
     canvas = Canvas(max(right + 4, 420), height + 24 + STRIP * len(orders or ()))
     canvas.text(0, 0, f"{step.operation}: {tuple(step.tensor.shape)}  ({', '.join(step.axes)})", colour="text")
-    for (name, rows), corner in zip(tables, corners, strict=True):
-        draw_table(canvas, *corner, name, rows)
+    for (name, rows), (x, y) in zip(tables, corners, strict=True):
+        canvas.text(x, y - 6, name, size=10, anchor="ls")
+        for number, row in enumerate(rows):
+            left, top = x, y + number * pitch
+            if gaps:
+                canvas.box(x - 4, top - 4, wide + 7, CELL * 0.66 + 8, line="soft", radius=5)
+            for group in row:
+                for tag in group:
+                    canvas.box(left, top, CELL - 2, CELL * 0.66, fill=head_colour(read_tag(tag)[2]), radius=3)
+                    middle = left + CELL / 2 - 1, top + CELL * 0.33
+                    canvas.text(*middle, f"{tag:04d}", size=10, anchor="mm", colour="black")
+                    left += CELL
+                left += PIECE_GAP * CELL
     tags = step.tensor.flatten().tolist()
     heads = sorted({read_tag(tag)[2] for tag in tags})
     for place, head in enumerate(heads):
         canvas.box(62 * place, height + 2, 12, 12, fill=head_colour(head), radius=3)
         canvas.text(62 * place + 16, height + 8, tr("head {head}", head=head), size=10, anchor="lm")
     canvas.text(62 * len(heads) + 8, height + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
-    wide = (canvas.width - 2 * PAD - 46) / len(tags)
-    for row, (name, tensor) in enumerate((orders or {}).items()):
-        y = height + 28 + STRIP * row
+    part = (canvas.width - 2 * PAD - 46) / len(tags)
+    for line, (name, tensor) in enumerate((orders or {}).items()):
+        y = height + 28 + STRIP * line
         canvas.text(38, y + 6, name, size=10, anchor="rm")
         for place, tag in enumerate(tensor.flatten().tolist()):  # a later token is darker
             _, token, head, _ = read_tag(tag)
             fill = tuple((rgb(head_colour(head)) * (1 - 0.09 * token)).round().astype(int).tolist())
-            canvas.box(46 + place * wide, y, max(wide - 1, 1), 13, fill=fill)
+            canvas.box(46 + place * part, y, max(part - 1, 1), 13, fill=fill)
     return canvas
 
 
@@ -119,30 +131,6 @@ def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
         return [(f"[{i}]", example) for i, example in enumerate(X.tolist())]
     pairs = itertools.product(range(X.shape[0]), range(X.shape[1]))
     return [(f"[{i}, {j}]", [[row] for row in X[i, j].tolist()]) for i, j in pairs]
-
-
-def sizes_of(rows: list[list[list[int]]]) -> tuple[float, float, float]:
-    """Return in pixels how wide and how high a table is, and how far apart its rows are."""
-    pitch = 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
-    wide = sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
-    return wide * CELL, ((len(rows) - 1) * pitch + 0.7) * CELL, pitch * CELL
-
-
-def draw_table(canvas: Canvas, x: float, y: float, name: str, rows: list[list[list[int]]]) -> None:
-    """Draw a table of numbers at (x, y), each in a box coloured by its head; a row with several groups gets a frame."""
-    canvas.text(x, y - 6, name, size=10, anchor="ls")
-    wide, _, pitch = sizes_of(rows)
-    for number, row in enumerate(rows):
-        left, top = x, y + number * pitch
-        if len(row) > 1:
-            canvas.box(x - 4, top - 4, wide + 7, CELL * 0.66 + 8, line="soft", radius=5)
-        for group in row:
-            for tag in group:
-                canvas.box(left, top, CELL - 2, CELL * 0.66, fill=head_colour(read_tag(tag)[2]), radius=3)
-                middle = left + CELL / 2 - 1, top + CELL * 0.33
-                canvas.text(*middle, f"{tag:04d}", size=10, anchor="mm", colour="black")
-                left += CELL
-            left += PIECE_GAP * CELL
 
 
 def spell_out(tag: int) -> str:
