@@ -276,7 +276,8 @@ export function picture(build) {
     if (ask) model.on("msg:custom", heard);
     const say = (text, heard = "") => line.say(text, isTouched ? "" : parts.hint, heard && `${heard} `);
     const acts = { controls, choose, point, pointing, repaint, headline, say, ask };
-    const parts = build({ model, data, state, pointer, frame, ...acts }), [large, small, read] = parts.room;
+    const parts = build({ model, data, state, pointer, frame, ...acts });
+    const [large = 0, small = 0, read = 0] = parts.room ?? [];
     top.keep([large, small]);
     line.keep([read]);
     frame.append(top.node, ...parts.nodes, ...line.nodes);
