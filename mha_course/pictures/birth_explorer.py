@@ -17,6 +17,7 @@ from mha_course.pictures.live import Heads, LivePicture, Place, choice, pack, re
 from mha_course.pictures.picture import Canvas
 
 MOST_STEPS, ALPHABET = 20, string.ascii_letters + string.digits + "+-"  # a step travels as 25 KB
+ROWS = 64  # that the page has for those who want another one
 
 
 class BirthExplorer(LivePicture):
@@ -56,12 +57,13 @@ class BirthExplorer(LivePicture):
         shown = sorted({round(i) for i in torch.linspace(0, last, MOST_STEPS).tolist()})
         self.steps, states = [run.steps[i] for i in shown], [run.states[i] for i in shown]
         parameters = {name: torch.stack([state[name] for state in states]) for name in states[0]}  # (steps, …) each
+        rows = ["".join(ALPHABET[i] for i in own) for own in induction.held_out_repeats().letters[:ROWS]]
         data = pack(parameters, halves=True) | {
             **{"steps": self.steps, "alphabet": list(ALPHABET), "base": induction.ROTATION_BASE},
-            **{"tokens": induction.NUM_TOKENS, "piece": [induction.SHORTEST_PIECE, induction.LONGEST_PIECE]},
+            **{"tokens": induction.NUM_TOKENS, "rows": rows},
             **{"layers": self.shape[0], "heads": self.shape[1]},
         }
-        row = "".join(ALPHABET[i] for i in induction.held_out_repeats().letters[0]) if letters is None else letters
+        row = rows[0] if letters is None else letters
         query = next(iter(foretold(row)), 0)
         first = {"step": len(shown) - 1, "letters": row, "query": query, "cut": []} | first
         super().__init__("A model that learns to predict a repeated piece", data, **first)

@@ -9,17 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from mha_course.heads.coalitions import mean_ranks
 from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font
-from mha_course.pictures.shared_with_js import bound, weight_colours
 from mha_lib.figures import grid_shape, labels
 
 MOST_TABLES = 3  # of ranks in a row
 LINE = 0.065  # how high a line of letters is in a chart, as a share of it
-TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
 # Shade and dash of the lines in one chart: the first is the accent. Colours are for queries, keys, values and weights.
 LINES = (("#20232b", "-"), ("#5a5e68", "--"), ("#7d818b", "-."), ("#9a9da5", ":"))
 
@@ -73,43 +70,6 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
     distances = [f"{name} {(curve - truth)[everywhere].square().mean().sqrt():.2f}" for name, curve in curves.items()]
     where = "" if everywhere.all() else f", at the {everywhere.sum()} of {len(truth)} points where all predict"
     return f"Distance from the truth (root mean square{where}): {'; '.join(distances)}."
-
-
-def draw_pooling(
-    points: tuple[Tensor, Tensor], weights: Tensor, curve: tuple[Tensor, Tensor], query: float, units: tuple[str, str]
-) -> Canvas:
-    """Draw data points coloured by their attention weight for ``query``, the fitted curve, and the weights as a strip.
-
-    Args:
-        points, curve: x and y of each, rising in x.
-        weights: the query's, one for each point.
-        query: its x.
-        units: what x and y are counted in, with a space in front.
-    """
-    (xs, ys), (low, high) = points, (curve[0][0].item(), curve[0][-1].item())
-    bottom, top = ys.min().item(), ys.max().item()
-    width, height, left = 600, 250, 40
-    canvas = Canvas(left + width, height + 62)
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = left + (x - low) / (high - low) * width
-        return across, height - (y - bottom) / ((top - bottom) or 1) * height
-
-    for x in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)[1:-1]:
-        canvas.text(place(x, 0)[0], height + 44, f"{x:g}{units[0]}".replace("-", "−"), size=11, anchor="ma")
-    for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
-        canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
-        canvas.text(left - 6, place(0, y)[1], f"{y:g}{units[1]}".replace("-", "−"), size=11, anchor="rm")
-    fills = weight_colours((weights / TOP).clamp(max=1).numpy())
-    for x, y, weight, fill in zip(xs.tolist(), ys.tolist(), weights.tolist(), fills, strict=True):
-        (across, up), size = place(x, y), 5 + 14 * weight**0.5
-        box = across - size / 2, up - size / 2, size, size
-        canvas.box(*box, fill=tuple(fill), line="soft", radius=size / 2)
-        canvas.box(across - 3, height + 14, 6, 22, fill=tuple(fill))
-    through = [place(x, y) for x, y in zip(*(part.tolist() for part in curve), strict=True)]
-    canvas.line(through, colour="value", thickness=3)
-    canvas.line([place(query, bottom), place(query, top)], colour="query", thickness=2)
-    return canvas
 
 
 def training_curves(

@@ -83,12 +83,7 @@ class HandMadeHead(LivePicture):
         """What the live picture's headline says of the query's weights."""
         row = rounded(weights, 2)  # weights that are told alike are told as equal
         most = [word for word, weight in zip(self.words, row, strict=True) if weight == row.max()]
-        told = {
-            "query": self.words[self.query],
-            "key": most[0],
-            "count": len(most),
-            "weight": f"{row.max():.2f}",
-        }
+        told = {"query": self.words[self.query], "key": most[0], "count": len(most), "weight": f"{row.max():.2f}"}
         if len(most) == 1:
             return without_stars(tr("“{query}” attends *to “{key}” most*, {weight}", **told))
         if len(most) == len(self.words):

@@ -2,13 +2,14 @@
 
 from typing import Any, cast
 
+import numpy as np
 import torch
 import traitlets
 from torch import Tensor
 
 from mha_course.models.tasks import Batch, Digits, Task, find_task, to_images, to_patches
 from mha_course.models.transformer import Transformer
-from mha_course.pictures.heat_maps import GAP, draw_over_image, room_for
+from mha_course.pictures.heat_maps import GAP, SCALE_HEIGHT, TITLE, room_for
 from mha_course.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.pictures.shared_with_js import bound
@@ -89,27 +90,53 @@ class HeadExplorer(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         logits, weights = self.answer()
-        target = self.learned.held_out.targets[self.example]
-        blocks, num_heads, query = self.data["blocks"], self._shape[1], self.query
-        titles = [f"{block}, head {head}" for block in blocks for head in range(num_heads)]
-        _, columns = grid_shape(num_heads, MOST_COLUMNS)
+        target, query = self.learned.held_out.targets[self.example], self.query
         inputs, article = cast(Tensor, self.batch().inputs), "An" if target == 8 else "A"
         answer = f"{'Your drawing' if self.drawn else f'{article} {target}'} is read as {logits.argmax()}"
         answer = answer if inputs.any() else "The sheet is empty"
-        place = divmod(query - 1, 4) if query else None
-        name = "patch r{}c{}".format(*place) if place else "the class token"
-        on_patches = torch.cat([heads[:, query, 1:].reshape(-1, 4, 4) for heads in weights])
-        image, name_above = to_images(inputs)[0], f"from {name}"
-        side = room_for(columns, 2 * GAP) * columns / (columns + 1.5)  # the image is as wide as 1.5 maps
-        canvas = draw_over_image(image, on_patches, titles, columns, min(side, 84), TOP, name_above, place)
+        name = "patch r{}c{}".format(*divmod(query - 1, 4)) if query else "the class token"
         caption = f"{answer}. Weights of each head from {name}; run the cell to switch heads off."
         largest = "; ".join(
             f"{block} {', '.join(signed(row[query].max().item()) for row in layer)}"
-            for block, layer in zip(blocks, weights, strict=True)
+            for block, layer in zip(self.data["blocks"], weights, strict=True)
         )
         off = sum(gate == 0 for row in self.gates for gate in row)
         on = f"{off} {'head is' if off == 1 else 'heads are'} off" if off else "all heads are on"
+        canvas = self._sheet(to_images(inputs)[0], weights, f"from {name}")
         return canvas, f"{answer}; {on}. Largest weight of each head from {name}: {largest}.", caption
+
+    def _sheet(self, image: Tensor, weights: list[Tensor], name: str) -> Canvas:
+        """Draw the image, and each head's weights on its patches, where the ink is an outline: colour shows weights."""
+        query, (_, columns) = self.query, grid_shape(self._shape[1], MOST_COLUMNS)
+        titles = [f"{block}, head {head}" for block in self.data["blocks"] for head in range(self._shape[1])]
+        side = min(room_for(columns, 2 * GAP) * columns / (columns + 1.5), 84)  # the image is as wide as 1.5 maps
+        ink, cell, beside = image / image.max().clamp(min=1e-12), side / 4, 1.5 * side + 2 * GAP
+        step, pitch, rows = side + TITLE + GAP / 2, side + GAP, -(-len(titles) // columns)
+        canvas = Canvas(beside + columns * pitch - GAP, max(rows * step, TITLE + 1.5 * side + 12 + SCALE_HEIGHT))
+        canvas.text(0, 12, name, size=10, anchor="ls")
+        for (row, column), darkness in np.ndenumerate(ink.numpy()):
+            grey, pixel = round(245 - 225 * float(darkness)), 0.75 * cell
+            canvas.box(pixel * column, TITLE + pixel * row, pixel, pixel, fill=(grey, grey, grey))
+        places = [(beside + n % columns * pitch, TITLE + n // columns * step, cell) for n in range(len(titles))]
+        grids = torch.cat([heads[:, query, 1:].reshape(-1, 4, 4) for heads in weights])
+        for title, grid, (x, y, _) in zip(titles, grids, places, strict=True):
+            canvas.heat_map(x, y, cell, grid / TOP, title=title)
+            for ends in ink_outline(ink):
+                along = [(x + cell / 2 * right, y + cell / 2 * down) for right, down in ends]
+                canvas.line(along, colour="text", thickness=1.5)
+        row, column = divmod(query - 1, 4)
+        for x, y, patch in [*places, (0, TITLE, 1.5 * cell)] if query else ():
+            canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
+        canvas.scale(0, TITLE + 1.5 * side + 10, 120, ((0, "0"), (1, f"{TOP:.2f}")))
+        return canvas
+
+
+def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the outline of the dark pixels of an image (height, width), as a list of edges ((x, y), (x, y))."""
+    dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
+    upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
+    lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones
+    return [((x, y), (x, y + 1)) for y, x in upright] + [((x, y), (x + 1, y)) for y, x in lying]
 
 
 def shares(name: str, need: str, value: Any, shape: tuple[int, ...]) -> list:

@@ -60,13 +60,13 @@ class HeadSwitches(LivePicture):
         data |= {"layers": self.shape[0], "heads": self.shape[1]}
         by = next(iter(measures))
         on = self.orders[by][min(FIRST, count)]
-        cut = [place for i, place in enumerate(product(*map(range, self.shape))) if not on >> i & 1]
+        self.places = list(product(*map(range, self.shape)))
+        cut = [place for i, place in enumerate(self.places) if not on >> i & 1]
         super().__init__("What heads are worth in company", data, **{"by": by, "cut": cut, **first})
 
     def kept(self) -> int:
         """Return the number of the set of heads that are on."""
-        places = product(*map(range, self.shape))
-        return sum(2**i for i, place in enumerate(places) if list(place) not in self.cut)
+        return sum(2**i for i, place in enumerate(self.places) if list(place) not in self.cut)
 
     def worth(self, kept: int) -> Tensor:
         """Return what each head adds to the others of a set, or would add: with it minus without it, (num_heads,)."""
@@ -74,7 +74,7 @@ class HeadSwitches(LivePicture):
         return self.values[kept | heads] - self.values[kept & ~heads]
 
     def draw(self) -> tuple[Canvas, str, str]:
-        kept, places, at = self.kept(), list(product(*map(range, self.shape))), 2 * NAME + 50
+        kept, places, at = self.kept(), self.places, 2 * NAME + 50
         size, lines = kept.bit_count(), max(len(places), len(self.orders) + 1) + 2
         by_name = {name: self.values[sets[size]].item() for name, sets in self.orders.items()}
         by_name["mean of all sets"] = self.means[size]

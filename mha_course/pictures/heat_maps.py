@@ -5,6 +5,7 @@ figure of matplotlib (``mha_lib.heatmaps``) in the same ``Picture`` they take 0.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,12 +13,11 @@ from torch import Tensor
 
 from mha_course.language import listed, tr
 from mha_course.pictures.picture import PAD, PAGE, Canvas, Picture, font, signed
-from mha_course.pictures.shared_with_js import bound, is_dark, weight_colours
+from mha_course.pictures.shared_with_js import is_dark, weight_colours
 from mha_course.rounding import first_largest
 from mha_lib.figures import grid_shape, head_numbers, labels, one_example
 
 MOST_LABELS = 20
-FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
 TITLE, GAP, SCALE_HEIGHT = 18, 18, 30  # pixels above a map, between maps, and for the scale below them
 WORD, LINE = 14, 48  # letters of a word in a box, and from one line of boxes to the next
 
@@ -129,7 +129,8 @@ def draw_maps(
             for i in range(0, len(queries), step):
                 canvas.text(left - 6, y + (i + 0.5) * cell, queries[i], size=10, anchor="rm", colour="query")
         for i in range(0, len(keys) if number + columns >= len(maps) else 0, step):
-            _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
+            write = canvas.upright if is_upright else partial(canvas.text, anchor="ma")
+            write(x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], size=10, colour="key")
     y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
     canvas.scale(left, y)
     name = tr("attention weight") if scale == "attention weight" else scale
@@ -148,14 +149,6 @@ def beside(queries: Sequence[str]) -> float:
 def room_for(columns: int, left: float = 0) -> float:
     """Return how wide a map may be so that ``columns`` of them, ``left`` pixels from the left, fit a page."""
     return (PAGE - 2 * PAD - left + GAP) / columns - GAP
-
-
-def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -> None:
-    """A key's name below its column, whose middle is at x."""
-    if is_upright:
-        canvas.upright(x, y, name, colour="key")
-    else:
-        canvas.text(x, y, name, size=10, anchor="ma", colour="key")
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
@@ -194,50 +187,6 @@ def told_apart(names: Sequence[str]) -> list[str]:
     ]
 
 
-def draw_over_image(
-    image: Tensor,
-    weights: Tensor,
-    titles: Sequence[str],
-    columns: int,
-    side: float,
-    top: float,
-    name: str,
-    query_patch: tuple[int, int] | None,
-) -> Canvas:
-    """Draw an image and, for each head, a heat map of its attention weights over the image's patches.
-
-    There are ``columns`` maps in a row, with a scale from 0 to ``top``.
-
-    A map is ``side`` pixels on its longer side. On the maps the ink is an outline, since colour shows the weights.
-    """
-    num_heads, patch_rows, patch_columns = weights.shape
-    ink, cell = image / image.max().clamp(min=1e-12), side / max(patch_rows, patch_columns)
-    rows, beside = -(-num_heads // columns), 1.5 * side + 2 * GAP
-    step, pitch = cell * patch_rows + TITLE + GAP / 2, cell * patch_columns + GAP
-    canvas = Canvas(beside + columns * pitch - GAP, max(rows * step, TITLE + 1.5 * side + 12 + SCALE_HEIGHT))
-    pixel, large = 1.5 * cell * patch_rows / len(ink), 1.5 * cell
-    canvas.text(0, 12, name, size=10, anchor="ls")
-    for (row, column), darkness in np.ndenumerate(ink.numpy()):
-        grey = round(245 - 225 * float(darkness))
-        canvas.box(pixel * column, TITLE + pixel * row, pixel, pixel, fill=(grey, grey, grey))
-    for number, (title, grid) in enumerate(zip(titles, weights, strict=True)):
-        x, y = beside + number % columns * pitch, TITLE + number // columns * step
-        canvas.heat_map(x, y, cell, grid / top, title=title)
-        unit = cell * patch_rows / len(ink)
-        for (x1, y1), (x2, y2) in ink_outline(ink):
-            canvas.line([(x + unit * x1, y + unit * y1), (x + unit * x2, y + unit * y2)], colour="text", thickness=1.5)
-        _outline_query(canvas, x, y, cell, query_patch)
-    _outline_query(canvas, 0, TITLE, large, query_patch)
-    canvas.scale(0, TITLE + 1.5 * side + 10, 120, ((0, "0"), (1, f"{top:.2f}")))
-    return canvas
-
-
-def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tuple[int, int] | None) -> None:
-    if place is not None:
-        row, column = place
-        canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
-
-
 def word_width(word: str) -> float:
     """Return the width in pixels of the box that is drawn around a word."""
     return font(2 * WORD).getlength(word) / 2 + 14
@@ -269,54 +218,6 @@ def write_words(
         canvas.text(x + width / 2, y + 15, word, size=WORD, anchor="mm", colour=ink)
 
 
-def draw_words(
-    words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
-) -> Canvas:
-    """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and every head's weights below.
-
-    Args:
-        words: n of them, in as many lines as they need.
-        weights: of all heads from the chosen word, (num_layers, num_heads, n).
-        query: which word looks.
-        head: (layer, head) of the head that is shown in large.
-        titles: a large one and a small one.
-    """
-    own, rows = weights[head].numpy(), weight_colours(weights.numpy())  # (layers, heads, words, 3)
-    fills = [tuple(fill) for fill in rows[head]]
-    widths = [word_width(word) for word in words]
-    middles = [x + width / 2 for (x, _), width in zip(in_lines(widths, 0), widths, strict=True)]
-    far = [abs(middle - middles[query]) for middle in middles]
-    corners = in_lines(widths, 0.2 * max(far) + 56)
-    right, below = max(x + width for (x, _), width in zip(corners, widths, strict=True)), corners[-1][1] + 48
-    canvas = Canvas(right, below + 22 * len(rows))
-    canvas.text(0, 0, titles[0], size=17, colour="text")
-    canvas.text(0, 26, titles[1])
-    for i in own.argsort():
-        if i != query and own[i] >= FAINT:
-            start, end = [(middles[place], corners[place][1]) for place in (query, i)]
-            canvas.bow(start, end, 0.2 * far[i] + 6, colour=fills[i], thickness=1 + 6 * float(own[i]))
-    write_words(canvas, words, rows[head], corners, query)
-    strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
-    for layer, strips in enumerate(rows):
-        y = below + 22 * layer
-        canvas.text(0, y + 8, tr("layer {layer}", layer=layer), size=10, anchor="lm")
-        for number, shades in enumerate(strips):
-            x, cell = 54 + number * strip, (strip - 6) / len(shades)
-            for i, fill in enumerate(shades):
-                canvas.box(x + i * cell, y, cell, 16, fill=tuple(fill))
-            if (layer, number) == head:
-                canvas.box(x - 3, y - 3, strip, 22, line="text", thickness=2, radius=4)
-    return canvas
-
-
-def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the outline of the dark pixels of an image (height, width), as a list of edges ((x, y), (x, y))."""
-    dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
-    upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
-    lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones
-    return [((x, y), (x, y + 1)) for y, x in upright] + [((x, y), (x + 1, y)) for y, x in lying]
-
-
 def draw_numbers(
     canvas: Canvas,
     x: float,
@@ -334,23 +235,16 @@ def draw_numbers(
     digits = next((n for n in (2, 1) if widest(numbers, n) <= cell - 4), 0)
     for row, cells in enumerate(numbers.tolist()):
         for column, value in enumerate(cells):
-            is_masked, text = masked is not None and bool(masked[row, column]), signed(value, digits)
-            place = x + cell * column, y + cell * row
-            _write(canvas, *place, cell, value, text, is_weight=are_weights, is_masked=is_masked)
+            left, top = x + cell * column, y + cell * row
+            fill = tuple(weight_colours(np.nan_to_num(value))) if are_weights else "card"
+            canvas.box(left, top, cell - 2, cell - 2, fill=fill, radius=3)
+            dark = are_weights and is_dark(np.array(fill))
+            if masked is not None and masked[row, column]:
+                canvas.hatch(left, top, cell - 2, colour="edge" if dark else "soft")
+            middle, ink = (left + cell / 2 - 1, top + cell / 2 - 1), "white" if dark else "black"
+            canvas.text(*middle, signed(value, digits), size=11, anchor="mm", colour=ink)
 
 
 def widest(numbers: Tensor, digits: int) -> float:
     """Return the width in pixels of the longest of ``numbers`` when written with ``digits`` decimals."""
     return max((font(44).getlength(signed(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
-
-
-def _write(
-    canvas: Canvas, x: float, y: float, cell: float, value: float, text: str, *, is_weight: bool, is_masked: bool
-) -> None:
-    """A cell with its number, hatched where its key is masked."""
-    fill = weight_colours(np.nan_to_num(value)) if is_weight else None
-    canvas.box(x, y, cell - 2, cell - 2, fill="card" if fill is None else tuple(fill), radius=3)
-    dark = fill is not None and is_dark(fill)
-    if is_masked:
-        canvas.hatch(x, y, cell - 2, colour="edge" if dark else "soft")
-    canvas.text(x + cell / 2 - 1, y + cell / 2 - 1, text, size=11, anchor="mm", colour="white" if dark else "black")

@@ -5,13 +5,17 @@ from typing import Any
 
 import torch
 import traitlets
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from mha_course.pictures.charts import draw_pooling
 from mha_course.pictures.live import LivePicture, choice, pack, refuse
 from mha_course.pictures.picture import Canvas, signed
+from mha_course.pictures.shared_with_js import bound, weight_colours
 from mha_course.rounding import rounded
 from mha_lib.attention import KernelPooling
+
+TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale ends
+WIDTH, HEIGHT, LEFT = 600, 250, 40  # of the still picture, in pixels: the chart, and what is in front of it
 
 
 class KernelExplorer(LivePicture):
@@ -93,14 +97,38 @@ class KernelExplorer(LivePicture):
         return values.flatten(), pool.attention_weights[0]
 
     def draw(self) -> tuple[Canvas, str, str]:
-        grid = torch.linspace(*self.x_range, 120)
         (value,), (weights,) = self.pool(torch.tensor([self.query]))
-        curve, points = (grid, self.pool(grid)[0]), (self.x, self.y)
-        canvas = draw_pooling(points, weights, curve, self.query, (self.units["x"], self.units["y"]))
         at, value_there = f"{self.query:.2f}{self.units['x']}", f"{signed(value.item())}{self.units['y']}"
         state = f"At {at} with width {self.bandwidth:.2f}{self.units['x']} the value is {value_there}"
         told = rounded(weights, 2)
         most, *others = (told == told.max()).nonzero()[0].tolist()
         heaviest = f"of {len(others) + 1} points" if others else f"at {self.x[most]:.2f}{self.units['x']}"
         caption = f"{state}. The strip is the attention row over all points."
-        return canvas, f"{state}; the largest weight is {told[most]:.2f}, {heaviest}.", caption
+        alt = f"{state}; the largest weight is {told[most]:.2f}, {heaviest}."
+        return self._chart(weights), alt, caption
+
+    def _chart(self, weights: Tensor) -> Canvas:
+        """Draw the points coloured by these weights, the curve, and the weights as a strip."""
+        (low, high), bottom, top = self.x_range, self.y.min().item(), self.y.max().item()
+        canvas = Canvas(LEFT + WIDTH, HEIGHT + 62)
+
+        def place(x: float, y: float) -> tuple[float, float]:
+            across = LEFT + (x - low) / (high - low) * WIDTH
+            return across, HEIGHT - (y - bottom) / ((top - bottom) or 1) * HEIGHT
+
+        for x in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)[1:-1]:
+            canvas.text(place(x, 0)[0], HEIGHT + 44, f"{x:g}{self.units['x']}".replace("-", "−"), size=11, anchor="ma")
+        for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
+            canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
+            canvas.text(LEFT - 6, place(0, y)[1], f"{y:g}{self.units['y']}".replace("-", "−"), size=11, anchor="rm")
+        fills = weight_colours((weights / TOP).clamp(max=1).numpy())
+        for x, y, weight, fill in zip(self.x.tolist(), self.y.tolist(), weights.tolist(), fills, strict=True):
+            (across, up), size = place(x, y), 5 + 14 * weight**0.5
+            box = across - size / 2, up - size / 2, size, size
+            canvas.box(*box, fill=tuple(fill), line="soft", radius=size / 2)
+            canvas.box(across - 3, HEIGHT + 14, 6, 22, fill=tuple(fill))
+        grid = torch.linspace(low, high, 120)
+        through = [place(x, y) for x, y in zip(grid.tolist(), self.pool(grid)[0].tolist(), strict=True)]
+        canvas.line(through, colour="value", thickness=3)
+        canvas.line([place(self.query, bottom), place(self.query, top)], colour="query", thickness=2)
+        return canvas

@@ -82,12 +82,11 @@ class LayerExplorer(LivePicture):
         tensors = {"W_q": layer.W_q.weight, "W_k": layer.W_k.weight, "queries": queries, "keys": keys}
         biases = {"b_q": layer.W_q.bias, "b_k": layer.W_k.bias}
         self.num_hiddens, num_keys = layer.W_q.out_features, keys.shape[1]
-        self.divisors = list(splits or numbers_of_heads(self.num_hiddens))
+        self.divisors = list(splits or (n for n in range(1, MOST_HEADS + 1) if self.num_hiddens % n == 0))
         if any(self.num_hiddens % heads for heads in self.divisors) or layer.num_heads not in self.divisors:
             need = f"divide {self.num_hiddens}, and {layer.num_heads}, the layer's own, is one of them"
             raise ValueError(f"splits must be numbers of heads that {need}, got {self.divisors}")
         data = pack(tensors | {name: bias for name, bias in biases.items() if bias is not None}) | {
-            "num_hiddens": self.num_hiddens,
             "divisors": self.divisors,
             "trained": layer.num_heads,
             "accuracies": [accuracies[heads] for heads in self.divisors] if accuracies else [],
@@ -154,7 +153,7 @@ class LayerExplorer(LivePicture):
 
     def weights(self) -> Tensor:
         """Return what torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
-        (queries, keys), layer = self.tensors, split(self.layer, self.num_heads)
+        (queries, keys), layer = self.tensors, _of_maps(linear_maps(self.layer, MAPS), self.num_heads)
         with torch.no_grad():
             values = torch.zeros(*keys.shape[:2], layer.W_v.in_features)
             layer(queries, keys, values, torch.tensor(self.valid_lens))
@@ -166,19 +165,19 @@ class LayerExplorer(LivePicture):
         num_heads, num_queries, num_keys = weights.shape
         masks = [masked_keys(torch.tensor(length), num_queries, num_keys)] * num_heads
         names = self.data["query_names"][self.example], self.data["key_names"][self.example]
-        columns, side = fitting(num_heads, num_queries, num_keys, beside(names[0]))
+        longest, left = max(num_queries, num_keys), beside(names[0])
+        side = max(130.0, 11 * min(longest, MOST_LABELS))  # a map's, so that its names fit each other
+        wide = next((columns for columns in range(6, 1, -1) if room_for(columns, left) >= side * num_keys / longest), 1)
+        _, columns = grid_shape(num_heads, wide)
         titles = [tr("head {head}", head=head) for head in range(num_heads)]
+        side = min(side, room_for(columns, left) * longest / num_keys)
         canvas = draw_maps(list(weights), titles, columns, side, masks, names)
         query, key = divmod(self.cell, num_keys)
         for (x, y), (cell, _) in canvas.maps.items():
             canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
         largest = listed(map(signed, weights.amax(dim=(1, 2)).tolist()))
-        words = {
-            "heads": many(num_heads),
-            "size": self.num_hiddens // num_heads,
-            "example": self.example,
-            "valid": length,
-        }
+        words = {"heads": many(num_heads), "size": self.num_hiddens // num_heads}
+        words |= {"example": self.example, "valid": length}
         if len(self.divisors) == 1 < self.num_hiddens:  # of maps, whose layer has features of no meaning
             state = (
                 tr("{heads}; sequence {example} has 1 valid key.", **words)
@@ -243,39 +242,16 @@ def _of_the_same_maps(layer: nn.Module) -> MultiHeadAttention:
             "layer must be a MultiHeadAttention, an nn.MultiheadAttention or a layer with the linear maps "
             f"{', '.join(MAPS)}, got {type(layer).__name__}; of any other, LayerExplorer.of_maps shows the maps"
         ) from lacking
+    return _of_maps((W_q, W_k, W_v, W_o), num_heads_of(layer))
+
+
+def _of_maps(maps: Sequence[nn.Linear], num_heads: int) -> MultiHeadAttention:
+    """Return a layer with these linear maps W_q, W_k, W_v and W_o, not copied, split into so many heads."""
+    size, (query_size, key_size, value_size, _) = maps[0].out_features, (W.in_features for W in maps)
     with torch.random.fork_rng(devices=()):
-        same = MultiHeadAttention(
-            W_o.out_features, num_heads_of(layer), bias=W_q.bias is not None,
-            query_size=W_q.in_features, key_size=W_k.in_features, value_size=W_v.in_features,
-        )  # fmt: skip
-    for own, linear in ((same.W_q, W_q), (same.W_k, W_k)):
-        own.load_state_dict(linear.state_dict())
-    return same
-
-
-def numbers_of_heads(size: int) -> list[int]:
-    """Return the numbers of heads into which the features of a layer of this size can be split."""
-    return [heads for heads in range(1, min(size, MOST_HEADS) + 1) if size % heads == 0]
-
-
-def split(layer: MultiHeadAttention, num_heads: int) -> MultiHeadAttention:
-    """Return a layer with the weights of ``layer``, not copied, split into ``num_heads`` heads."""
-    sizes = {f"{name}_size": getattr(layer, f"W_{name[0]}").in_features for name in ("query", "key", "value")}
-    anew = MultiHeadAttention(layer.W_q.out_features, num_heads, bias=layer.W_q.bias is not None, **sizes)
-    anew.W_q, anew.W_k, anew.W_v, anew.W_o = layer.W_q, layer.W_k, layer.W_v, layer.W_o
-    return anew.eval()
-
-
-def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tuple[int, float]:
-    """Return how many maps stand in a row, and their longer side, so that they fit a page and their names each other.
-
-    ``left`` is the room of the queries' names, in pixels.
-    """
-    most = max(num_queries, num_keys)
-    side = max(130, 11 * min(most, MOST_LABELS))
-    wide = next((columns for columns in range(6, 1, -1) if room_for(columns, left) >= side * num_keys / most), 1)
-    _, columns = grid_shape(num_heads, wide)
-    return columns, min(side, room_for(columns, left) * most / num_keys)
+        layer = MultiHeadAttention(size, num_heads, query_size=query_size, key_size=key_size, value_size=value_size)
+    layer.W_q, layer.W_k, layer.W_v, layer.W_o = maps
+    return layer.eval()
 
 
 def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:

@@ -56,7 +56,7 @@ class NextWordExplorer(LivePicture):
         self.kept, self._model = kept_next_words(), model
         self._known = {one.text: one for one in self.kept}
         data = {
-            **self._packed(self.kept),
+            "texts": [packed(one) for one in self.kept],
             "titles": [f"{one.text} …" for one in self.kept],
             "cuts": self.kept[0].cuts,
             "groups": [{"name": name, "heads": list(heads)} for name, heads in GROUPS.items()],
@@ -107,25 +107,15 @@ class NextWordExplorer(LivePicture):
         """What comes next after ``text`` without each of ``cuts``, and with ``each`` without every single head."""
         how = {"each": True, "progress": share} if question.get("each") else {}
         found = self.read(question["text"], question.get("cuts", ()), **how)
-        parts = self._packed([found])
-        return {**parts.pop("texts")[0], **parts, "cuts": found.cuts}
-
-    def _packed(self, texts: list[NextWords]) -> dict[str, Any]:
-        """Texts as the page reads them."""
-        return {
-            "texts": [{name: getattr(one, name) for name in ("text", "tokens", "words")} for one in texts],
-            "rows": b"".join(one.rows().tobytes() for one in texts),
-            "maps": b"".join(one.triangles().tobytes() for one in texts),
-        }
+        return packed(found) | {"cuts": found.cuts}
 
     def page_data(self) -> dict[str, Any]:
         """As for every picture; a text of one's own travels with the page, with the cut that is shown."""
         state = super().page_data()
         if self.text:
             own = self.without(self.cut)
-            parts = self._packed([*self.kept, own])
-            parts["texts"][-1]["cuts"] = own.cuts
-            state["state"]["data"] = self.data | parts
+            texts = [*self.data["texts"], packed(own) | {"cuts": own.cuts}]
+            state["state"]["data"] = self.data | {"texts": texts}
         return state
 
     def draw(self) -> tuple[Canvas, str, str]:
@@ -140,11 +130,53 @@ class NextWordExplorer(LivePicture):
         words = zip(text.words, (-text.nats[place]).exp().tolist(), strict=False)
         told = [f"“{word.strip()}” {p:.2f}" for word, p in words]
         title = claim(text, place)
-        canvas = draw_next_word(text, place, (self.layer, self.head, self.query), title)
+        canvas = self._sheet(text, place, title)
         share = (-text.first_nats[place]).exp().item()
         ten = f"Ten words, likeliest first with all heads: {', '.join(told)}."
         alt = f"{text.text} … {title}. “{top.strip()}” {share:.2f}. {ten}"
         return canvas, alt + unknown, f"{title}. Bars: the ten words that are likeliest with all heads (lines)."
+
+    def _sheet(self, text: NextWords, place: int, title: str) -> Canvas:
+        """Draw what comes next without the heads of cut ``place`` of ``text``, below a large line."""
+        words, first = ["start", *map(spelled, text.tokens[1:])], int(text.first[place])
+        top, shade = spelled(text.words[first]), "wrong" if first else "text"
+        widths = [*(word_width(word) for word in words), word_width(top) + 8]
+        corners = in_lines(widths, 36)
+        (left, line), below = corners[-1], corners[-1][1] + 54
+        canvas = Canvas(max(560, *(x + width for (x, _), width in zip(corners, widths, strict=True))), below + 168)
+        canvas.text(0, 0, title, size=17, colour="text")
+        shades = weight_colours(text.maps[self.layer, self.head, self.query].numpy())
+        write_words(canvas, words, shades, corners[:-1], self.query)
+        canvas.box(left + 2, line - 2, widths[-1] - 2, 34, line=shade, thickness=2, radius=6)
+        canvas.text(left + 1 + widths[-1] / 2, line + 15, top, size=WORD, anchor="mm", colour=shade)
+        now, whole = ((-text.nats[row]).exp().tolist() for row in (place, 0))
+        bars = [*zip(map(spelled, text.words), now, whole, strict=False)]
+        if first >= NUM_WORDS:
+            bars[-1] = top, (-text.first_nats[place]).exp().item(), 0.0
+        for i, (word, share, before) in enumerate(bars):
+            y, colour = below + 17 * i, shade if word == top else "soft"
+            canvas.text(74, y + 6, word, size=11, anchor="rm", colour=colour)
+            canvas.box(80, y, 100, 12, fill="card")
+            canvas.box(80, y, max(100 * share, 1), 12, fill=colour)
+            canvas.line([(80 + 100 * before, y), (80 + 100 * before, y + 12)], colour="text", thickness=1.5)
+            canvas.text(186, y + 6, f"{share:.2f}", size=10, anchor="lm", colour=colour)
+        cut, pitch = text.cuts[place], (canvas.width - 2 * PAD - 236) / NUM_LAYERS
+        name = f"{len(ALL_HEADS)} heads by layer, 0 to {NUM_LAYERS - 1}; × is cut"
+        canvas.text(236, below - 6, name, size=10, anchor="ls")
+        for head in ALL_HEADS:
+            (layer, row), marked = divmod(head, NUM_HEADS), any(head in heads for heads in GROUPS.values())
+            x, y, side = 236 + pitch * layer, below + 18 * row, pitch - 2
+            canvas.box(x, y, side, 15, fill="card", line="soft" if marked else "edge", radius=2)
+            if head in cut:
+                canvas.line([(x + 1, y + 1), (x + side - 1, y + 14)], colour="wrong", thickness=2)
+                canvas.line([(x + 1, y + 14), (x + side - 1, y + 1)], colour="wrong", thickness=2)
+        return canvas
+
+
+def packed(text: NextWords) -> dict[str, Any]:
+    """Pack a text into a dictionary of words and bytes that the widget reads."""
+    words = {"text": text.text, "tokens": text.tokens, "words": text.words}
+    return words | {"rows": text.rows().tobytes(), "maps": text.triangles().tobytes()}
 
 
 def claim(text: NextWords, place: int) -> str:
@@ -169,49 +201,6 @@ def claim(text: NextWords, place: int) -> str:
 def spelled(token: str) -> str:
     """Return a token as shown to readers: without its leading space, a line break as ↵, an empty one as ␣."""
     return token.replace("\n", "↵").removeprefix(" ") or "␣"
-
-
-def draw_next_word(text: NextWords, place: int, look: tuple[int, int, int], title: str) -> Canvas:
-    """Draw a text shaded by one head's weights, its predicted next words as bars, and a grid of the heads removed.
-
-    Args:
-        place: which cut of ``text``.
-        look: layer, head and query.
-        title: the large line above.
-    """
-    words, query = ["start", *map(spelled, text.tokens[1:])], look[-1]
-    top, shade = text.words[text.first[place]], "text" if text.first[place] == 0 else "wrong"
-    widths = [*(word_width(word) for word in words), word_width(spelled(top)) + 8]
-    corners = in_lines(widths, 36)
-    left, line = corners[-1]
-    below = line + 54
-    canvas = Canvas(max(560, *(x + width for (x, _), width in zip(corners, widths, strict=True))), below + 168)
-    canvas.text(0, 0, title, size=17, colour="text")
-    write_words(canvas, words, weight_colours(text.maps[look].numpy()), corners[:-1], query)
-    canvas.box(left + 2, line - 2, widths[-1] - 2, 34, line=shade, thickness=2, radius=6)
-    canvas.text(left + 1 + widths[-1] / 2, line + 15, spelled(top), size=WORD, anchor="mm", colour=shade)
-    now, whole = ((-text.nats[row]).exp().tolist() for row in (place, 0))
-    newcomer = [(spelled(top), (-text.first_nats[place]).exp().item(), 0.0)] if text.first[place] >= NUM_WORDS else []
-    bars = [*zip(map(spelled, text.words), now, whole, strict=False)][: NUM_WORDS - len(newcomer)] + newcomer
-    for i, (word, share, before) in enumerate(bars):
-        y, colour = below + 17 * i, shade if word == spelled(top) else "soft"
-        canvas.text(74, y + 6, word, size=11, anchor="rm", colour=colour)
-        canvas.box(80, y, 100, 12, fill="card")
-        canvas.box(80, y, max(100 * share, 1), 12, fill=colour)
-        canvas.line([(80 + 100 * before, y), (80 + 100 * before, y + 12)], colour="text", thickness=1.5)
-        canvas.text(186, y + 6, f"{share:.2f}", size=10, anchor="lm", colour=colour)
-    cut, pitch = text.cuts[place], (canvas.width - 2 * PAD - 236) / NUM_LAYERS
-    canvas.text(
-        236, below - 6, f"{len(ALL_HEADS)} heads by layer, 0 to {NUM_LAYERS - 1}; × is cut", size=10, anchor="ls"
-    )
-    for head in ALL_HEADS:
-        (layer, row), marked = divmod(head, NUM_HEADS), any(head in heads for heads in GROUPS.values())
-        x, y, side = 236 + pitch * layer, below + 18 * row, pitch - 2
-        canvas.box(x, y, side, 15, fill="card", line="soft" if marked else "edge", radius=2)
-        if head in cut:
-            canvas.line([(x + 1, y + 1), (x + side - 1, y + 14)], colour="wrong", thickness=2)
-            canvas.line([(x + 1, y + 14), (x + side - 1, y + 1)], colour="wrong", thickness=2)
-    return canvas
 
 
 def how_chosen() -> str:

@@ -10,12 +10,14 @@ from torch import Tensor
 from mha_course.language import listed, tr
 from mha_course.language import sentences as as_text
 from mha_course.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps, kept_maps, minilm
-from mha_course.pictures.heat_maps import draw_words
+from mha_course.pictures.heat_maps import in_lines, word_width, write_words
 from mha_course.pictures.live import LivePicture, OwnText, Place, pack_uint8
-from mha_course.pictures.picture import Canvas, signed
+from mha_course.pictures.picture import PAD, Canvas, signed
+from mha_course.pictures.shared_with_js import bound, weight_colours
 from mha_course.rounding import first_largest
 from mha_lib.figures import one_example
 
+FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
 MOST_TOKENS = 40  # what a page shows without growing too long
 
 
@@ -67,7 +69,7 @@ class SentenceExplorer(LivePicture):
         ((layers, heads),) = shapes
         self._model, self._own = model, dict[str, SentenceMaps]()
         data = {
-            **packed(self.maps),
+            "sentences": [packed(one) for one in self.maps],
             "named": [{"layer": layer, "head": head, "name": tr(name)} for (layer, head), name in named.items()],
             "layers": layers,
             "heads": heads,
@@ -118,14 +120,13 @@ class SentenceExplorer(LivePicture):
 
     def reply(self, question: dict[str, Any], share: Callable[[float], None]) -> dict[str, Any]:
         """Return where the heads look in ``text``."""
-        found = packed([self.read(question["text"])])
-        return {**found.pop("sentences")[0], **found}
+        return packed(self.read(question["text"]))
 
     def page_data(self) -> dict[str, Any]:
         """As for every picture, and a sentence of one's own."""
         state = super().page_data()
         if self.text:
-            state["state"]["data"] = self.data | packed([*self.maps, self.shown()])
+            state["state"]["data"] = self.data | {"sentences": [*self.data["sentences"], packed(self.shown())]}
         return state
 
     def draw(self) -> tuple[Canvas, str, str]:
@@ -136,7 +137,7 @@ class SentenceExplorer(LivePicture):
         ends = {"query": one.tokens[self.query], "key": one.tokens[most], "weight": signed(own[most].item())}
         looks = tr("“{query}” → “{key}” ({weight})", **ends)
         titles = looks, listed([head, tr(name)], ": ") if name else head
-        canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
+        canvas = self._sheet(one.tokens, weights, titles)
         shown = listed(f"{word} {signed(weight)}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
         alt = [
             tr("{sentence}. {head}, {looks}.", sentence=one.sentence, head=head, looks=looks),
@@ -145,10 +146,36 @@ class SentenceExplorer(LivePicture):
         hint = tr("Darker is more weight; below, all heads from the same word.")
         return canvas, as_text(alt), as_text([tr("{sentence}.", sentence=listed([head, looks], ": ")), hint])
 
+    def _sheet(self, words: Sequence[str], weights: Tensor, titles: tuple[str, str]) -> Canvas:
+        """Draw the words with bows from the chosen one, and below the weights (layers, heads, words) of all heads."""
+        own, rows = weights[self.layer, self.head].numpy(), weight_colours(weights.numpy())  # (layers, heads, words, 3)
+        fills = [tuple(fill) for fill in rows[self.layer, self.head]]
+        widths = [word_width(word) for word in words]
+        middles = [x + width / 2 for (x, _), width in zip(in_lines(widths, 0), widths, strict=True)]
+        far = [abs(middle - middles[self.query]) for middle in middles]
+        corners = in_lines(widths, 0.2 * max(far) + 56)
+        right, below = max(x + width for (x, _), width in zip(corners, widths, strict=True)), corners[-1][1] + 48
+        canvas = Canvas(right, below + 22 * len(rows))
+        canvas.text(0, 0, titles[0], size=17, colour="text")
+        canvas.text(0, 26, titles[1])
+        for i in own.argsort():
+            if i != self.query and own[i] >= FAINT:
+                start, end = [(middles[place], corners[place][1]) for place in (self.query, i)]
+                canvas.bow(start, end, 0.2 * far[i] + 6, colour=fills[i], thickness=1 + 6 * float(own[i]))
+        write_words(canvas, words, rows[self.layer, self.head], corners, self.query)
+        strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
+        for layer, strips in enumerate(rows):
+            y = below + 22 * layer
+            canvas.text(0, y + 8, tr("layer {layer}", layer=layer), size=10, anchor="lm")
+            for number, shades in enumerate(strips):
+                x, cell = 54 + number * strip, (strip - 6) / len(shades)
+                for i, fill in enumerate(shades):
+                    canvas.box(x + i * cell, y, cell, 16, fill=tuple(fill))
+                if (layer, number) == (self.layer, self.head):
+                    canvas.box(x - 3, y - 3, strip, 22, line="text", thickness=2, radius=4)
+        return canvas
 
-def packed(maps: Sequence[SentenceMaps]) -> dict[str, Any]:
-    """Pack sentences with their attention weights into a dictionary of bytes and tokens that the widget reads."""
-    return {
-        "weights": b"".join(pack_uint8(one.weights) for one in maps),
-        "sentences": [{"text": one.sentence, "tokens": list(one.tokens)} for one in maps],
-    }
+
+def packed(one: SentenceMaps) -> dict[str, Any]:
+    """Pack a sentence with its attention weights into a dictionary of tokens and bytes that the widget reads."""
+    return {"text": one.sentence, "tokens": list(one.tokens), "weights": pack_uint8(one.weights)}

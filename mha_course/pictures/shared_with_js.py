@@ -52,10 +52,12 @@ def weight_colours(weights: np.ndarray, dark: bool = False) -> np.ndarray:
     Between its named colours the scale is straight in OKLab, where equal steps look equal, as ``color-mix(in oklab)``
     is in the browser. OKLab is a matrix times the cube roots of cone responses: what is straight in these is so there.
     """
-    named = colours(dark)
-    stops = _cone_roots(np.stack([rgb(named[name]) for name in ("low", "mid", "high")]))
-    places = np.clip(np.asarray(weights, np.float64), 0, 1)
-    return _from_cone_roots(np.stack([np.interp(places, [0, 0.5, 1], stops[:, cone]) for cone in range(3)], axis=-1))
+    named, places = colours(dark), np.clip(np.asarray(weights, np.float64), 0, 1)
+    stops = np.cbrt(_linear(np.stack([rgb(named[name]) for name in ("low", "mid", "high")])) @ TO_CONES.T)
+    roots = np.stack([np.interp(places, [0, 0.5, 1], stops[:, cone]) for cone in range(3)], axis=-1)
+    light = np.clip(roots**3 @ np.linalg.inv(TO_CONES).T, 0, 1)
+    share = np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
+    return np.rint(255 * share).astype(np.uint8)
 
 
 def is_dark(colour: np.ndarray) -> np.ndarray:
@@ -66,13 +68,3 @@ def is_dark(colour: np.ndarray) -> np.ndarray:
 def _linear(colour: np.ndarray) -> np.ndarray:
     share = np.asarray(colour, np.float64) / 255
     return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
-
-
-def _cone_roots(colour: np.ndarray) -> np.ndarray:
-    return np.cbrt(_linear(colour) @ TO_CONES.T)
-
-
-def _from_cone_roots(roots: np.ndarray) -> np.ndarray:
-    light = np.clip(roots**3 @ np.linalg.inv(TO_CONES).T, 0, 1)
-    share = np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
-    return np.rint(255 * share).astype(np.uint8)

@@ -21,12 +21,11 @@ VALUES = [[1.0, -2.0], [-1.0, 2.0], [-2.0, -1.0], [0.5, 2.0]]
 class DotProductStepper(LivePicture):
     """Show scaled dot-product attention for one query in a widget, with vectors that are dragged and every number.
 
-    For learners who want to follow the formula once by hand. A vector of more than two features has a plane for each
-    pair of them.
+    For learners who want to follow the formula once by hand.
 
     Args:
-        queries, keys, values: (num_queries, d), (num_keys, d) and (num_keys, value_size), each size at most 6; left
-            out, a query and four keys of two numbers.
+        queries, keys, values: (num_queries, 2), (num_keys, 2) and (num_keys, 2), at most 6 of each; left out, a query
+            and four keys.
         first: first values of the attributes.
 
     Attributes:
@@ -51,10 +50,9 @@ class DotProductStepper(LivePicture):
     ):
         given = zip((queries, keys, values), (QUERIES, KEYS, VALUES), strict=True)
         Q, K, V = (torch.tensor(own) if X is None else X.detach().float() for X, own in given)
-        fits = all(X.dim() == 2 and X.numel() for X in (Q, K, V)) and Q.shape[1] == K.shape[1] and len(K) == len(V)
-        if not fits or max(*Q.shape, *K.shape, *V.shape) > MOST:
+        if len(K) != len(V) or not all(X.shape == (len(X), 2) and 0 < len(X) <= MOST for X in (Q, K, V)):
             raise ValueError(
-                f"queries, keys and values must have shapes (n, d), (m, d) and (m, v), each size at most {MOST}, "
+                f"queries, keys and values must have shapes (n, 2), (m, 2) and (m, 2), at most {MOST} of each, "
                 f"got {tuple(Q.shape)}, {tuple(K.shape)} and {tuple(V.shape)}"
             )
         numbers = {"queries": Q, "keys": K, "values": V}
@@ -68,7 +66,7 @@ class DotProductStepper(LivePicture):
         return queries, keys, values
 
     def result(self) -> tuple[Tensor, Tensor]:
-        """What torch makes of the present state: the query's weights (num_keys,) and its output (value_size,)."""
+        """What torch makes of the present state: the query's weights (num_keys,) and its output (2,)."""
         queries, keys, values = (X[None] for X in self.tensors)
         attention = DotProductAttention()
         output = attention(queries[:, self.query : self.query + 1], keys, values, torch.tensor([self.valid_len]))
@@ -76,26 +74,21 @@ class DotProductStepper(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         (queries, keys, values), (weights, output) = self.tensors, self.result()
-        query, (size, width), n = queries[self.query], (keys.shape[1], values.shape[1]), len(keys)
-        scores, hatched = (keys @ query)[:, None], torch.arange(n)[:, None] >= self.valid_len
-        scaled, root = scores / size**0.5, f"÷ √{size}"
-        steps = {"q · k": scores, root: scaled, "mask": scaled.masked_fill(hatched, -torch.inf)}
-        low, at_values = 2 * TITLE + CELL, LEFT + size * CELL + 5 * GAP + 4 * CELL
-        right, height = at_values + width * CELL, low + n * CELL + TITLE + CELL
-        planes = (size == 2, width == 2)
-        canvas = Canvas(right + any(planes) * (2 * GAP + PLANE), max(height, any(planes) * 2 * (TITLE + PLANE) + GAP))
-        if size == 2:
-            _plane(canvas, right + 2 * GAP, TITLE, "q, keys", {"key": (keys, "k"), "query": (query[None], "q")})
-        if width == 2:
-            below = TITLE + planes[0] * (PLANE + GAP + TITLE)
-            _plane(
-                canvas, right + 2 * GAP, below, "values, output", {"value": (values, "v"), "text": (output[None], "")}
-            )
+        query, n, hatched = queries[self.query], len(keys), torch.arange(len(keys))[:, None] >= self.valid_len
+        scores = (keys @ query)[:, None]
+        scaled = scores / 2**0.5
+        steps = {"q · k": scores, "÷ √2": scaled, "mask": scaled.masked_fill(hatched, -torch.inf)}
+        low, at_values = 2 * TITLE + CELL, LEFT + 5 * GAP + 6 * CELL
+        right, height = at_values + 2 * CELL + 2 * GAP, low + (n + 1) * CELL + TITLE
+        canvas = Canvas(right + PLANE, max(height, 2 * (TITLE + PLANE) + GAP))
+        _plane(canvas, right, TITLE, "q, keys", {"key": (keys, "k"), "query": (query[None], "q")})
+        below = 2 * TITLE + PLANE + GAP
+        _plane(canvas, right, below, "values, output", {"value": (values, "v"), "text": (output[None], "")})
         draw_numbers(canvas, LEFT, TITLE, CELL, query[None], f"query {self.query}", colour="query")
         draw_numbers(canvas, LEFT, low, CELL, keys, "keys", colour="key")
         for i in range(n):
             canvas.text(LEFT - 6, low + (i + 0.5) * CELL, f"k{i}", size=10, anchor="rm", colour="key")
-        x = LEFT + size * CELL + GAP
+        x = LEFT + 2 * CELL + GAP
         for name, numbers in steps.items():
             draw_numbers(canvas, x, low, CELL, numbers, name, masked=hatched if name == "mask" else None)
             x += CELL + GAP

@@ -1,7 +1,7 @@
 """``transpose_qkv`` step by step, live: tiles that move from one shape to the next, and the order of reading them."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -85,33 +85,41 @@ def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canva
     ``orders`` are tensors by name whose numbers are drawn below as a strip each, in the order in which they are read.
     """
     tables = tables_of(step)
-    widths = [table_width(rows) * CELL for _, rows in tables]
-    high = max(table_height(rows) for _, rows in tables) * CELL
-    corners = in_lines(widths, 36, gap=CELL, pitch=high + 28)
-    height, right = corners[-1][1] + high + 18, max(x + width for (x, _), width in zip(corners, widths, strict=True))
+    _, rows = tables[0]  # the others are as large
+    gaps, pitch = len(rows[0]) - 1, CELL * (0.7 + TOKEN_GAP * (len(rows[0]) > 1))
+    wide, high = CELL * (sum(map(len, rows[0])) + PIECE_GAP * gaps), (len(rows) - 1) * pitch + 0.7 * CELL
+    corners = in_lines([wide] * len(tables), 36, gap=CELL, pitch=high + 28)
+    height, right = corners[-1][1] + high + 18, max(x for x, _ in corners) + wide
     canvas = Canvas(max(right + 4, 420), height + 24 + STRIP * len(orders or ()))
     canvas.text(0, 0, f"{step.operation}: {tuple(step.tensor.shape)}  ({', '.join(step.axes)})", colour="text")
-    for (name, rows), corner in zip(tables, corners, strict=True):
-        draw_table(canvas, *corner, name, rows)
+    for (name, rows), (x, y) in zip(tables, corners, strict=True):
+        canvas.text(x, y - 6, name, size=10, anchor="ls")
+        for number, row in enumerate(rows):
+            left, top = x, y + number * pitch
+            if gaps:
+                canvas.box(x - 4, top - 4, wide + 7, CELL * 0.66 + 8, line="soft", radius=5)
+            for group in row:
+                for tag in group:
+                    canvas.box(left, top, CELL - 2, CELL * 0.66, fill=head_colour(read_tag(tag)[2]), radius=3)
+                    middle = left + CELL / 2 - 1, top + CELL * 0.33
+                    canvas.text(*middle, f"{tag:04d}", size=10, anchor="mm", colour="black")
+                    left += CELL
+                left += PIECE_GAP * CELL
     tags = step.tensor.flatten().tolist()
     heads = sorted({read_tag(tag)[2] for tag in tags})
     for place, head in enumerate(heads):
         canvas.box(62 * place, height + 2, 12, 12, fill=head_colour(head), radius=3)
         canvas.text(62 * place + 16, height + 8, tr("head {head}", head=head), size=10, anchor="lm")
     canvas.text(62 * len(heads) + 8, height + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
-    for row, (name, tensor) in enumerate((orders or {}).items()):
-        draw_order(canvas, height + 28 + STRIP * row, name, tensor.flatten().tolist())
+    part = (canvas.width - 2 * PAD - 46) / len(tags)
+    for line, (name, tensor) in enumerate((orders or {}).items()):
+        y = height + 28 + STRIP * line
+        canvas.text(38, y + 6, name, size=10, anchor="rm")
+        for place, tag in enumerate(tensor.flatten().tolist()):  # a later token is darker
+            _, token, head, _ = read_tag(tag)
+            fill = tuple((rgb(head_colour(head)) * (1 - 0.09 * token)).round().astype(int).tolist())
+            canvas.box(46 + place * part, y, max(part - 1, 1), 13, fill=fill)
     return canvas
-
-
-def draw_order(canvas: Canvas, y: float, name: str, tags: Sequence[int]) -> None:
-    """Draw a row of small boxes, one for each number, coloured by the head and shaded by the token it came from."""
-    canvas.text(38, y + 6, name, size=10, anchor="rm")
-    wide = (canvas.width - 2 * PAD - 46) / len(tags)
-    for place, tag in enumerate(tags):
-        _, token, head, _ = read_tag(tag)
-        fill = tuple((rgb(head_colour(head)) * (1 - 0.09 * token)).round().astype(int).tolist())
-        canvas.box(46 + place * wide, y, max(wide - 1, 1), 13, fill=fill)
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
@@ -123,37 +131,6 @@ def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
         return [(f"[{i}]", example) for i, example in enumerate(X.tolist())]
     pairs = itertools.product(range(X.shape[0]), range(X.shape[1]))
     return [(f"[{i}, {j}]", [[row] for row in X[i, j].tolist()]) for i, j in pairs]
-
-
-def table_width(rows: list[list[list[int]]]) -> float:
-    """Return the width of a table in units of a cell, including the gaps between groups of numbers."""
-    return sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
-
-
-def table_height(rows: list[list[list[int]]]) -> float:
-    """Return the height of a table in units of a cell, including the gaps between rows."""
-    return (len(rows) - 1) * row_pitch(rows) + 0.7
-
-
-def row_pitch(rows: list[list[list[int]]]) -> float:
-    """Return the vertical distance between two rows of a table, in units of a cell."""
-    return 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
-
-
-def draw_table(canvas: Canvas, x: float, y: float, name: str, rows: list[list[list[int]]]) -> None:
-    """Draw a table of numbers at (x, y), each in a box coloured by its head; a row with several groups gets a frame."""
-    canvas.text(x, y - 6, name, size=10, anchor="ls")
-    for number, row in enumerate(rows):
-        left, top = x, y + number * row_pitch(rows) * CELL
-        if len(row) > 1:
-            canvas.box(x - 4, top - 4, table_width(rows) * CELL + 7, CELL * 0.66 + 8, line="soft", radius=5)
-        for group in row:
-            for tag in group:
-                canvas.box(left, top, CELL - 2, CELL * 0.66, fill=head_colour(read_tag(tag)[2]), radius=3)
-                middle = left + CELL / 2 - 1, top + CELL * 0.33
-                canvas.text(*middle, f"{tag:04d}", size=10, anchor="mm", colour="black")
-                left += CELL
-            left += PIECE_GAP * CELL
 
 
 def spell_out(tag: int) -> str:

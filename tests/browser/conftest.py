@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from picture_cases import LivePage
 
 from mha_course.models import find_task, shipped_model, training
 from tools.lab_page import CHROMIUM, FLAGS, PATIENCE, ROOT, Lab, NotebookPage
@@ -50,6 +51,28 @@ def browser():
 def page(browser):
     """A page without a network; tests show their documents in it one after another, which is quicker than a new one."""
     return browser.new_context(reduced_motion="reduce", offline=True).new_page()
+
+
+@pytest.fixture
+def live(page, tmp_path):
+    """``live(picture)`` opens the page that the picture saves, in place of the one before."""
+    opened = []
+
+    def leave():
+        if opened:
+            heard = opened[-1].heard
+            heard.end()
+            assert heard.errors == []
+            own = [request for request in heard.requests if not request.startswith("blob:")]  # a page's worker
+            assert own == [opened[-1].path.as_uri()]
+
+    def live(picture, **options):
+        leave()
+        opened.append(LivePage(page, tmp_path, picture, **options))
+        return opened[-1]
+
+    yield live
+    leave()
 
 
 @pytest.fixture(scope="session")

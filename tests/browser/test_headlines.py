@@ -461,9 +461,9 @@ const noisy = (f) => (...args) => {
 NOISY = "unpack", "linear", "softmax", "attentionWeights", "mix", "layerNorm"
 SHOW = """
 async ({ script, state, states }) => {
-    const { picture, pageModel, decoded } = new Function(script)(), own = JSON.parse(state).state;
-    own.data = Object.fromEntries(Object.entries(own.data).map(([name, value]) => [name, decoded(value)]));
-    const model = pageModel(own), place = document.body.appendChild(document.createElement('div')), found = [];
+    const { picture, pageModel, decoded } = new Function(script)();
+    const model = pageModel(JSON.parse(state, decoded).state), found = [];
+    const place = document.body.appendChild(document.createElement('div'));
     const end = picture.render({ model, el: place }), plain = (text) => text.replace(/\\s+/g, ' ').trim();
     for (const choices of states) {
         Object.entries(choices).forEach(([name, value]) => model.set(name, value));

@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 from layer_of_lookups import layer_of_lookups
-from picture_cases import CASES, NEXT_FRAME, LivePage, load, moved_and_idle, scores_and_measures, violations
+from picture_cases import CASES, NEXT_FRAME, load, moved_and_idle, violations
 from PIL import Image, ImageStat
 from small_language_model import small_language_model
 from turns import LONG, by_turns
@@ -22,23 +22,6 @@ from mha_course.pictures import ring_explorer
 from mha_course.pictures.picture import signed
 
 pytestmark = [pytest.mark.browser, pytest.mark.quarter]
-
-
-@pytest.fixture
-def live(page, tmp_path):
-    """``live(picture)`` opens the page that the picture saves."""
-    opened = []
-
-    def live(picture, **options):
-        opened.append(LivePage(page, tmp_path, picture, **options))
-        return opened[-1]
-
-    yield live
-    for shown in opened:
-        shown.heard.end()
-        assert shown.heard.errors == []
-        own = [request for request in shown.heard.requests if not request.startswith("blob:")]  # a page's worker
-        assert own == [shown.path.as_uri()]
 
 
 @pytest.mark.parametrize("name", by_turns(CASES, 4))
@@ -400,26 +383,6 @@ def test_a_picture_keeps_its_height_under_the_hand(live, name, spoken, width, mo
         heights.setdefault(page.section.bounding_box()["height"], touched)
     assert max(heights) - min(heights) <= 4, heights
     assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-FRAMED = "node => [node.closest('[aria-label]').ariaLabel, node.querySelector('.switch').textContent.trim()].join(', ')"
-
-
-def test_the_headline_of_the_switches_names_the_framed_head_and_what_it_is_worth(live):
-    page, (values, _) = live(CASES["head switches"]()), scores_and_measures()
-    for name in ("layer 0, head 0", "layer 1, head 2", "layer 0, head 2"):
-        page.section.get_by_role("switch").nth(3 * int(name[6]) + int(name[-1])).click()
-        page.page.mouse.move(0, 0)
-        page.looks()
-        on = [switch.get_attribute("aria-checked") == "true" for switch in page.section.get_by_role("switch").all()]
-        kept, worth = sum(2**i for i in range(6) if on[i]), {}
-        for i in range(6):
-            worth[i] = [values[others | 1 << i] - values[others & ~(1 << i)] for others in (kept, 63)]
-        least = min((i for i in range(6) if on[i]), key=lambda i: round(worth[i][0].item(), 2))
-        framed, (here, with_all) = f"layer {least // 3}, head {least % 3}", (f"{x:.2f}" for x in worth[least])
-        assert page.section.locator(".card.pointed").evaluate(FRAMED) == framed
-        small = page.section.locator(".looks small").inner_text().replace("−", "-")
-        assert small == f"Framed, the cheapest to cut: {framed}, worth {here} here, {with_all} with all on"
 
 
 def test_a_drawn_digit_is_read_and_kept(live):

@@ -8,7 +8,6 @@ import pytest
 import torch
 from picture_cases import (
     NEXT_FRAME,
-    LivePage,
     born,
     load,
     model,
@@ -174,19 +173,19 @@ SHOWN = "cells => cells.map(cell => cell.ariaLabel.split(': ').pop())"
 LANES = "lanes => lanes.map(lane => [...lane.querySelectorAll('.cells > *')].map(c => c.ariaLabel ?? c.textContent))"
 
 
-def test_every_way_to_mask(page, tmp_path):
+def test_every_way_to_mask(live):
     """What the page shows for lengths from 0 to all, at two levels, is what torch makes of it."""
     scores = 2 * torch.randn(5, generator=torch.Generator().manual_seed(2))
     for length, shift, own in ((2, 0, None), (0, 0, None), (4, -3_000_000, None), (0, -3_000_000, scores),
                                (5, -3_000_000, scores), (3, 0, scores)):  # fmt: skip
         explorer = pictures.MaskExplorer(own, valid_len=length, shift=shift)
-        live = LivePage(page, tmp_path, explorer)
+        view = live(explorer)
         masked = torch.arange(len(explorer.scores)) >= length
         shifted = explorer.scores.double() + shift
         kept = torch.zeros_like(shifted)
         kept[:length] = shifted[:length].softmax(0)
         expected = [kept, *(shifted.masked_fill(masked, fill).softmax(-1) for fill in (-1e6, -torch.inf))]
-        shown = live.section.locator(".lane").evaluate_all(LANES)
+        shown = view.section.locator(".lane").evaluate_all(LANES)
         assert [cell.split(" ")[0] for cell in shown[1]] == [
             f"{score:.1f}".replace("-", "−") for score in explorer.scores.tolist()
         ]
@@ -201,37 +200,35 @@ def test_every_way_to_mask(page, tmp_path):
             ]
             assert cells == words, (length, shift, way)
         verdicts = [explorer.verdict(weights) for weights in explorer.ways().values()]
-        assert live.section.locator(".verdict").all_text_contents()[2:] == verdicts
-        live.heard.end()
+        assert view.section.locator(".verdict").all_text_contents()[2:] == verdicts
 
 
-def test_kernel_pooling(page, tmp_path):
+def test_kernel_pooling(live):
     for bandwidth, query in ((0.3, 1.0), (2.0, 5.5), (0.05, 3.3)):
         explorer = pictures.KernelExplorer(*points(), x_range=(-1, 99), bandwidth=bandwidth, query=query)
         (value,), (weights,) = explorer.pool(torch.tensor([query]))
-        live = LivePage(page, tmp_path, explorer)
-        live.page.evaluate(NEXT_FRAME)
-        text = live.reading()
+        view = live(explorer)
+        view.page.evaluate(NEXT_FRAME)
+        text = view.reading()
         assert f"pooled value is {value:.2f}".replace("-", "−") in text
         told = [f"{weight:.2f}" for weight in weights.tolist()]
         place = f"{explorer.x[told.index(max(told))]:.2f}".replace("-", "−")
         place = f"at {place}" if told.count(max(told)) == 1 else f"of {told.count(max(told))} points"
         assert f"largest weight is {max(told)}, {place}" in text and f"{max(told)}, {place}" in explorer.still().alt
-        shown = live.section.locator("g.cell").evaluate_all("c => c.map(cell => +cell.style.getPropertyValue('--w'))")
+        shown = view.section.locator("g.cell").evaluate_all("c => c.map(cell => +cell.style.getPropertyValue('--w'))")
         shades = (weights / bound("kernel_explorer.js", "TOP")).clamp(max=1)
         torch.testing.assert_close(torch.tensor(shown).float(), shades, atol=6e-4, rtol=0)
-        live.heard.end()
 
 
 @pytest.mark.parametrize("axes", ["0, 2, 1, 3", "0, 1, 2, 3", "2, 0, 1, 3", "0, 3, 1, 2", "3, 1, 0, 2"])
-def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
+def test_numbers_stand_where_torch_puts_them(live, axes):
     """Each step of the stepper, read off the page row by row, is torch's tensor, with wrong axes, too."""
     stepper = pictures.TransposeStepper(num_heads=3, num_tokens=5, head_size=2, axes=axes, follow=1321)
-    live = LivePage(page, tmp_path, stepper)
+    view = live(stepper)
     for number, step in enumerate(stepper.steps()):
-        live.section.locator(".station").nth(number).click()
-        live.page.evaluate(NEXT_FRAME)
-        tags = live.section.locator(".tag").evaluate_all(PLACES)
+        view.section.locator(".station").nth(number).click()
+        view.page.evaluate(NEXT_FRAME)
+        tags = view.section.locator(".tag").evaluate_all(PLACES)
         rows = {}
         for y, x, tag in sorted(tags):
             rows.setdefault(y, []).append((x, tag))
@@ -247,73 +244,70 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
         )
         assert shown == expected, number
         place = (step.tensor == 1321).nonzero()[0].tolist()
-        assert live.section.locator(".station b").nth(number).text_content() == str(place)
+        assert view.section.locator(".station b").nth(number).text_content() == str(place)
         every = [tag for _, _, tag in tags]  # in the order of their addresses, as the strips' cells are
-        start, now, by_the_right_order = live.section.locator(".in-order").evaluate_all(IN_ORDER, every)
+        start, now, by_the_right_order = view.section.locator(".in-order").evaluate_all(IN_ORDER, every)
         right = shape_trace.trace_heads(stepper.steps()[0].tensor, 3)[number].tensor
         shown_orders = start, now, by_the_right_order
         for order, tensor in zip(shown_orders, (stepper.steps()[0].tensor, step.tensor, right), strict=True):
             assert order == tensor.flatten().tolist(), number
-        assert live.section.locator(".order:visible").count() == (2 if axes == "0, 2, 1, 3" else 3)
+        assert view.section.locator(".order:visible").count() == (2 if axes == "0, 2, 1, 3" else 3)
         before = stepper.steps()[max(number - 1, 0)].tensor
         moved = (before.flatten() != step.tensor.flatten()).sum().item()
-        headline = live.section.locator(".looks").inner_text()
+        headline = view.section.locator(".looks").inner_text()
         if number in (1, 2, 4, 5) or (number == 3 and not stepper.strangers()):
             assert f"moves {moved} of 60 numbers" in headline
             assert (moved == 0) == (step.operation.endswith("reshape") or axes == "0, 1, 2, 3")
         if number == 3:
-            assert live.section.locator(".stranger").count() == stepper.strangers()
+            assert view.section.locator(".stranger").count() == stepper.strangers()
             assert not stepper.strangers() or headline.startswith(f"reshape: {stepper.strangers()} of 60 numbers")
-    live.heard.end()
 
 
-def test_slow_motion(page, tmp_path):
+def test_slow_motion(live):
     """Weights and output of every query and length, 0 included, and of vectors that are dragged, as torch has them."""
     for query, length in ((0, 4), (1, 0), (2, 3), (1, 1)):
         stepper = motion(query=query, valid_len=length, step=4)
-        live = LivePage(page, tmp_path, stepper)
+        view = live(stepper)
         if query == 2:  # the query, key 1 and value 2 are moved by hand, to the right or down
             numbers = {name: X.clone() for name, X in zip(stepper.shapes, stepper.tensors, strict=True)}
             for name, row, column, key in (("query", 2, 1, "Down"), ("key", 1, 0, "Right"), ("value", 2, 0, "Right")):
-                tip = live.section.get_by_role("slider", name="query" if name == "query" else f"{name} {row}").last
+                tip = view.section.get_by_role("slider", name="query" if name == "query" else f"{name} {row}").last
                 tip.press(f"Arrow{key}")
-                live.page.evaluate(NEXT_FRAME)
+                view.page.evaluate(NEXT_FRAME)
                 numbers["queries" if name == "query" else f"{name}s"][row, column] += -0.25 if column else 0.25
-            tip = live.section.get_by_role("slider", name="key 0")
-            box, plane = tip.bounding_box(), live.section.locator(".plane").first.bounding_box()["width"]
-            live.page.mouse.move(box["x"] + 12, box["y"] + 12)
-            live.page.mouse.down()
-            live.page.mouse.move(box["x"] + 12 - 0.8 * plane / 6, box["y"] + 12 - 0.8 * plane / 6)  # one to each side
-            live.page.mouse.up()
-            live.page.evaluate(NEXT_FRAME)
+            tip = view.section.get_by_role("slider", name="key 0")
+            box, plane = tip.bounding_box(), view.section.locator(".plane").first.bounding_box()["width"]
+            view.page.mouse.move(box["x"] + 12, box["y"] + 12)
+            view.page.mouse.down()
+            view.page.mouse.move(box["x"] + 12 - 0.8 * plane / 6, box["y"] + 12 - 0.8 * plane / 6)  # one to each side
+            view.page.mouse.up()
+            view.page.evaluate(NEXT_FRAME)
             numbers["keys"][0] += torch.tensor([-1.0, 1.0])
             stepper.numbers = numbers
         weights, output = stepper.result()
         for name, numbers in (("weight", weights), ("output", output)):
-            shown = live.section.locator(f".stage-of.{name} .number").all_text_contents()
+            shown = view.section.locator(f".stage-of.{name} .number").all_text_contents()
             assert shown == [f"{x:.2f}".replace("-0.00", "0.00").replace("-", "−") for x in numbers.tolist()]
-        widths = live.section.locator(".bar-of").evaluate_all(
+        widths = view.section.locator(".bar-of").evaluate_all(
             "bars => bars.map(({ offsetLeft, clientWidth, lastChild: bar }) =>"
             " bar.offsetWidth / (clientWidth - bar.offsetLeft + offsetLeft))"
         )
         assert widths == pytest.approx(weights.tolist(), abs=0.02)
-        live.heard.end()
 
 
-def test_one_number_walks_from_its_product_to_the_output(page, tmp_path):
+def test_one_number_walks_from_its_product_to_the_output(live):
     """It leads through the places of the key of most weight, and each is told; stopped, it is gone."""
     stepper = motion(valid_len=4, step=4)
-    live = LivePage(page, tmp_path, stepper)
+    view = live(stepper)
     (query, *_), keys, _ = stepper.tensors
     weights, output = stepper.result()
     key = weights.argmax().item()
     scores = keys @ query
     due = [scores[key], scores[key] / 2**0.5, scores[key] / 2**0.5, weights[key], output[0]]
-    seen = page.evaluate(WATCH_THE_WALKER)
+    seen = view.page.evaluate(WATCH_THE_WALKER)
     assert [text for text, *_ in seen] == [f"{x:.2f}".replace("-", "−") for x in due]
     assert [place for _, *place in seen] == [[name, 0 if name == "output" else key] for name in LANES_OF_A_WALK]
-    assert not live.section.locator(".walker").is_visible()
-    live.heard.end()
+    assert not view.section.locator(".walker").is_visible()
 
 
 LANES_OF_A_WALK = "score", "scaled", "masked", "weight", "output"
@@ -363,29 +357,29 @@ MISTAKES = ("none", "masked only at first", "aligned at the top left", "new keys
 
 
 @pytest.mark.parametrize("pieces", CUT)
-def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
+def test_a_text_read_in_pieces_with_every_mistake(live, pieces):
     """Weights, cache, and which outputs are how far off, on the page and in Python, are those of a plain loop."""
     _, right, _ = read_in_pieces(cache_stepper.VECTORS, [8], "none")
-    live, stepper = LivePage(page, tmp_path, pictures.CacheStepper(pieces=pieces)), pictures.CacheStepper()
-    live.section.get_by_label("tokens read").press("End")
+    view, stepper = live(pictures.CacheStepper(pieces=pieces)), pictures.CacheStepper()
+    view.section.get_by_label("tokens read").press("End")
     for mistake in MISTAKES:
-        live.section.get_by_label("mistake").select_option(mistake)
-        live.page.evaluate(NEXT_FRAME)
+        view.section.get_by_label("mistake").select_option(mistake)
+        view.page.evaluate(NEXT_FRAME)
         rows, outputs, cache = read_in_pieces(cache_stepper.VECTORS, CUT[pieces], mistake)
         far = (outputs - right).abs().amax(dim=1)
         words = [
             "not in the cache" if weight is None else weight if weight == "masked" else told(weight)
             for weight in itertools.chain(*rows)
         ]
-        assert live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN) == words, mistake
+        assert view.section.locator("svg[role=group] .cell").evaluate_all(SHOWN) == words, mistake
         signs = [f"✗ {told(x)}" if x > 1e-5 else "✓" for x in far.tolist()]
-        assert live.section.locator(".sums span").all_text_contents() == signs, mistake
+        assert view.section.locator(".sums span").all_text_contents() == signs, mistake
         wrong = sum(
             {key for key in range(8) if isinstance(row[key], float)} != {*range(i + 1)} for i, row in enumerate(rows)
         )
         claim = f"{wrong} of 8 queries attend to the wrong keys" if wrong else "8 of 8 queries attend to the right keys"
-        assert claim in live.section.locator(".looks").inner_text().replace("\xa0", " "), mistake
-        assert live.section.locator(".slots b.k").all_text_contents() == [f"k{i}" for i in cache], mistake
+        assert claim in view.section.locator(".looks").inner_text().replace("\xa0", " "), mistake
+        assert view.section.locator(".slots b.k").all_text_contents() == [f"k{i}" for i in cache], mistake
         stepper.pieces, stepper.mistake, stepper.step = pieces, mistake, 8
         weights, found, kept = stepper.result()
         expected = [{"masked": 0, None: torch.nan}.get(weight, weight) for weight in itertools.chain(*rows)]
@@ -395,34 +389,31 @@ def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
         still = stepper.still()
         assert [word for word in still.drawing.words if word.startswith(("✗", "✓"))] == signs, mistake
         assert f"wrong keys: {wrong} of 8." in still.alt, mistake
-    live.heard.end()
 
 
-def test_the_menu_of_the_cache_offers_only_the_given_mistakes(page, tmp_path):
+def test_the_menu_of_the_cache_offers_only_the_given_mistakes(live):
     stepper = pictures.CacheStepper(mistakes=["aligned at the top left"], pieces="4, 3, 1", step=7)
-    live = LivePage(page, tmp_path, stepper)
-    menu = live.section.get_by_label("mistake")
+    view = live(stepper)
+    menu = view.section.get_by_label("mistake")
     assert menu.locator("option").all_text_contents() == ["none", "aligned at the top left"]
     menu.select_option("aligned at the top left")
-    live.page.evaluate(NEXT_FRAME)
-    assert live.section.locator(".looks b").inner_text().replace("\xa0", " ").startswith("3 of 7 queries attend")
-    live.heard.end()
+    view.page.evaluate(NEXT_FRAME)
+    assert view.section.locator(".looks b").inner_text().replace("\xa0", " ").startswith("3 of 7 queries attend")
 
 
-def test_the_slider_of_the_cache_goes_from_piece_to_piece_and_the_work_is_counted(page, tmp_path):
-    live = LivePage(page, tmp_path, pictures.CacheStepper(pieces="4, 3, 1", step=0))
-    slider, seen = live.section.get_by_label("tokens read"), []
+def test_the_slider_of_the_cache_goes_from_piece_to_piece_and_the_work_is_counted(live):
+    view = live(pictures.CacheStepper(pieces="4, 3, 1", step=0))
+    slider, seen = view.section.get_by_label("tokens read"), []
     for key in ("ArrowRight",) * 3 + ("ArrowLeft",) * 3:
         slider.press(key)
-        live.page.evaluate(NEXT_FRAME)
-        seen.append((slider.input_value(), *live.section.locator("table td").all_text_contents()[1:]))
+        view.page.evaluate(NEXT_FRAME)
+        seen.append((slider.input_value(), *view.section.locator("table td").all_text_contents()[1:]))
     there = [("4", "4", "4", "16", "16"), ("7", "7", "11", "37", "65"), ("8", "8", "19", "45", "129")]
     assert seen == [*there, *there[1::-1], ("0", *"0000")]
-    live.section.get_by_label("pieces").select_option("one by one")
+    view.section.get_by_label("pieces").select_option("one by one")
     slider.press("End")
-    live.page.evaluate(NEXT_FRAME)
-    assert live.section.locator("table td").all_text_contents()[1:] == ["8", "36", "36", "204"]
-    live.heard.end()
+    view.page.evaluate(NEXT_FRAME)
+    assert view.section.locator("table td").all_text_contents()[1:] == ["8", "36", "36", "204"]
 
 
 def read_row(tokens, places, W_q, W_k, border, masked, again):
@@ -440,121 +431,117 @@ def read_row(tokens, places, W_q, W_k, border, masked, again):
     return words, torch.stack(outputs)
 
 
-def test_two_texts_in_one_row_with_every_border(page, tmp_path):
+def test_two_texts_in_one_row_with_every_border(live):
     """Weights and distances from each text alone, on the page and in Python, are those of a plain loop."""
-    live = LivePage(page, tmp_path, pictures.PackedTextsExplorer(border=0))
-    python, slider = pictures.PackedTextsExplorer(), live.section.get_by_label("border before token")
+    view = live(pictures.PackedTextsExplorer(border=0))
+    python, slider = pictures.PackedTextsExplorer(), view.section.get_by_label("border before token")
     own = [getattr(packed_texts_explorer, name).double() for name in ("TOKENS", "PLACES", "W_Q", "W_K")]
     _, alone = read_row(*own, 5, masked=True, again=True)
     for border in range(13):
         python.border, python.masked, python.positions = border, border % 3 != 2, ("start again", "go on")[border % 2]
-        live.section.get_by_label("mask by text").set_checked(python.masked)
-        live.section.get_by_label("positions").select_option(python.positions)
-        live.page.evaluate(NEXT_FRAME)
+        view.section.get_by_label("mask by text").set_checked(python.masked)
+        view.section.get_by_label("positions").select_option(python.positions)
+        view.page.evaluate(NEXT_FRAME)
         words, outputs = read_row(*own, border, python.masked, python.positions == "start again")
         signs = [f"✗ {told(x)}" if x > 1e-5 else "✓" for x in (outputs - alone).abs().amax(dim=1).tolist()]
-        shown = live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN)
+        shown = view.section.locator("svg[role=group] .cell").evaluate_all(SHOWN)
         assert [word.removesuffix(", a leak") for word in shown] == words, border
-        assert live.section.locator(".sums span").all_text_contents() == signs, border
+        assert view.section.locator(".sums span").all_text_contents() == signs, border
         assert [word for word in python.still().drawing.words if word.startswith(("✗", "✓"))] == signs, border
         slider.press("ArrowRight")
-    live.section.locator("svg[role=group]").click()
-    live.page.evaluate(NEXT_FRAME)
+    view.section.locator("svg[role=group]").click()
+    view.page.evaluate(NEXT_FRAME)
     assert slider.input_value() == "6"
-    live.heard.end()
 
 
-def test_places_of_a_cache_in_blocks_in_every_step(page, tmp_path):
+def test_places_of_a_cache_in_blocks_in_every_step(live):
     """Contents, tables and counts of the page are Python's, which a test of its own holds to counting."""
     python = pictures.PagedCacheStepper(step=0, row=3)
-    live = LivePage(page, tmp_path, python)
-    slider, names = live.section.get_by_role("slider"), "ABCDEFGH"
+    view = live(python)
+    slider, names = view.section.get_by_role("slider"), "ABCDEFGH"
     for size in (1, 2, 4, 8) if LONG else (2,):
-        live.section.get_by_role("button", name=f"blocks of {size}").click()
+        view.section.get_by_role("button", name=f"blocks of {size}").click()
         slider.press("Home")
         for step in range(18):
             python.block_size, python.step = size, step
-            live.page.evaluate(NEXT_FRAME)
+            view.page.evaluate(NEXT_FRAME)
             here, held = python.present(), python.contents()
-            for grid, own in zip(live.section.locator("svg[role=group]").all(), held, strict=True):
+            for grid, own in zip(view.section.locator("svg[role=group]").all(), held, strict=True):
                 old = [one is not None and one[0] not in here.values() for one in own]
                 due = [f"{names[one[0]]} at position {one[1]}" if one else "empty" for one in own]
                 due = [f"old, {words}" if is_old else words for words, is_old in zip(due, old, strict=True)]
                 assert grid.locator(".cell").evaluate_all(SHOWN) == due
                 shown = ["" if one is None else str(one[1]) if one[0] == here.get(3) else names[one[0]] for one in own]
                 assert grid.locator(".cell").all_text_contents() == shown, (size, step)
-            rows = live.section.locator(".paged td").all_text_contents()
+            rows = view.section.locator(".paged td").all_text_contents()
             assert rows == [" ".join(map(str, python.tables().get(row, []))) for row in range(4)]
-            assert live.section.locator(".block.taken").count() == sum(map(len, python.tables().values()))
-            assert live.section.locator(".looks").inner_text().startswith(python.still().caption.split(".")[0])
+            assert view.section.locator(".block.taken").count() == sum(map(len, python.tables().values()))
+            assert view.section.locator(".looks").inner_text().startswith(python.still().caption.split(".")[0])
             slider.press("ArrowRight")
-    live.heard.end()
 
 
-def test_pointing_at_a_place_marks_all_places_of_its_text_in_order(page, tmp_path):
-    live = LivePage(page, tmp_path, pictures.PagedCacheStepper())
-    grids = live.section.locator("svg[role=group]")
+def test_pointing_at_a_place_marks_all_places_of_its_text_in_order(live):
+    view = live(pictures.PagedCacheStepper())
+    grids = view.section.locator("svg[role=group]")
     for grid, cell, row, blocks in ((0, 2, 0, "0, 4, 5"), (1, 21, 0, "0, 4, 5"), (1, 8, 2, "2, 6, 3")):
         grids.nth(grid).locator(".cell").nth(cell).hover()
-        live.page.evaluate(NEXT_FRAME)
+        view.page.evaluate(NEXT_FRAME)
         for own in grids.all():
             marked = own.locator(".cell.read").all_text_contents()
             assert sorted(map(int, marked)) == list(range(len(marked)))
-        small = live.section.locator(".looks small").inner_text()
+        small = view.section.locator(".looks small").inner_text()
         assert f"in row {row} attends to {len(marked)} places, in blocks {blocks}" in small
-    live.section.get_by_role("button", name="row 1").click()
-    live.page.mouse.move(0, 0)
-    live.page.evaluate(NEXT_FRAME)
-    assert live.section.locator(".looks small").inner_text() == "F in row 1 attends to 2 places, in block 1"
-    live.heard.end()
+    view.section.get_by_role("button", name="row 1").click()
+    view.page.mouse.move(0, 0)
+    view.page.evaluate(NEXT_FRAME)
+    assert view.section.locator(".looks small").inner_text() == "F in row 1 attends to 2 places, in block 1"
 
 
 @pytest.mark.parametrize("head_size", [1, 2, 3])
-def test_a_head_made_by_hand(page, tmp_path, head_size):
+def test_a_head_made_by_hand(live, head_size):
     """Numbers moved and typed, swapped matrices, and the start again: queries, keys and weights are torch's."""
     X, W_q, W_k, words, features = words_with_features(head_size, seed=head_size)
     picture = pictures.HandMadeHead(X, W_q, W_k, words, features)
-    live = LivePage(page, tmp_path, picture)
+    view = live(picture)
 
     def plain(row):
         return ", ".join(f"{x:g}".replace("-", "−") for x in row.tolist())
 
     def check(W_q, W_k):
-        live.page.evaluate(NEXT_FRAME)
+        view.page.evaluate(NEXT_FRAME)
         queries, keys = X @ W_q.T, X @ W_k.T
         weights = (queries @ keys.T / head_size**0.5).softmax(dim=1)
-        shown = live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN)
+        shown = view.section.locator("svg[role=group] .cell").evaluate_all(SHOWN)
         assert shown == [f"{weight:.2f}" for weight in weights.flatten().tolist()]
-        vectors = live.section.locator(".figures td:not(:empty)").all_text_contents()
+        vectors = view.section.locator(".figures td:not(:empty)").all_text_contents()
         assert vectors == [plain(own[i]) for i in range(5) for own in (queries, keys)]
-        numbers = live.section.locator(".by-hand .number").all_text_contents()
+        numbers = view.section.locator(".by-hand .number").all_text_contents()
         assert numbers == [plain(x[None]) if x else "·" for x in torch.cat([W_q, W_k]).flatten()]
         picture.numbers = {"W_q": W_q, "W_k": W_k}
         torch.testing.assert_close(picture.result()[2], weights)
         assert f"{words[1]}: {plain(queries[1])}" in picture.still().drawing.words
 
     check(W_q, W_k)
-    rows, chosen = {"W_q": W_q.clone(), "W_k": W_k.clone()}, live.section.get_by_label("chosen number")
+    rows, chosen = {"W_q": W_q.clone(), "W_k": W_k.clone()}, view.section.get_by_label("chosen number")
     last = head_size - 1
     for name, row, column, key in [("W_q", last, 3, "ArrowRight"), ("W_k", 0, 5, "ArrowLeft"), ("W_k", last, 7, "End")]:
         own = f"{name} {row}, {features[column]}:" if head_size > 1 else f"{name}, {features[column]}:"
-        live.section.locator(f'.number[aria-label^="{own}"]').click()
-        live.page.evaluate(NEXT_FRAME)  # the slider shows the chosen number
+        view.section.locator(f'.number[aria-label^="{own}"]').click()
+        view.page.evaluate(NEXT_FRAME)  # the slider shows the chosen number
         chosen.press(key)
         rows[name][row, column] = {"End": 20}.get(key, rows[name][row, column] + (1 if key == "ArrowRight" else -1))
         check(rows["W_q"], rows["W_k"])
     for key, value in (("7", 7), ("-", -7), ("0", 0)):
-        live.section.locator(".by-hand .number").nth(8 * last + 3).press(key)
+        view.section.locator(".by-hand .number").nth(8 * last + 3).press(key)
         rows["W_q"][last, 3] = value
         check(rows["W_q"], rows["W_k"])
-    live.section.get_by_role("button", name="swap").click()
+    view.section.get_by_role("button", name="swap").click()
     check(rows["W_k"], rows["W_q"])
-    live.section.get_by_role("button", name="start again").click()
+    view.section.get_by_role("button", name="start again").click()
     check(W_q, W_k)
-    live.heard.end()
 
 
-def test_what_heads_are_worth_in_any_company_and_what_measures_keep(page, tmp_path):
+def test_what_heads_are_worth_in_any_company_and_what_measures_keep(live):
     """Switches, slider and buttons lead to the sets that a plain search over all of them finds; so does Python."""
     values, measures = scores_and_measures(seed=3)
     heads = [(layer, head) for layer in range(2) for head in range(3)]
@@ -565,24 +552,24 @@ def test_what_heads_are_worth_in_any_company_and_what_measures_keep(page, tmp_pa
     picture = pictures.HeadSwitches(values, measures)
     assert picture.cut == [list(min(heads, key=lambda head: measures["loud"][head]))], "five are on at first"
     picture.cut = []
-    live, all_heads, on = LivePage(page, tmp_path, picture), frozenset(heads), frozenset(heads)
+    view, all_heads, on = live(picture), frozenset(heads), frozenset(heads)
 
     def signed(number):
         return f"{number:.2f}".replace("-0.00", "0.00").replace("-", "−")
 
     def check():
-        live.page.evaluate(NEXT_FRAME)
+        view.page.evaluate(NEXT_FRAME)
         worth = {head: score[on | {head}] - score[on - {head}] for head in heads}
-        assert live.section.locator(".card b").all_text_contents() == [signed(worth[head]) for head in heads]
-        assert live.section.locator(".looks b").text_content() == f"{score[on]:.2f} right"
-        framed = live.section.locator(".card").evaluate_all("all => all.map(one => one.matches('.pointed'))")
+        assert view.section.locator(".card b").all_text_contents() == [signed(worth[head]) for head in heads]
+        assert view.section.locator(".looks b").text_content() == f"{score[on]:.2f} right"
+        framed = view.section.locator(".card").evaluate_all("all => all.map(one => one.matches('.pointed'))")
         cheapest = min(sorted(on), key=lambda head: round(worth[head], 2), default=None)
         assert framed == [head == cheapest for head in heads]
         same = [own for own in score if len(own) == len(on)]
         kept = {name: sorted(heads, key=lambda head: -own[head])[: len(on)] for name, own in measures.items()}
         expected = [max(score[own] for own in same), *(score[frozenset(own)] for own in kept.values())]
         expected += [min(score[own] for own in same), sum(score[own] for own in same) / len(same)]
-        shown = live.section.locator(".kept-bars .next-bar > span:last-child").all_text_contents()
+        shown = view.section.locator(".kept-bars .next-bar > span:last-child").all_text_contents()
         assert shown == [f"{value:.2f}" for value in expected]
         picture.cut = [head for head in heads if head not in on]
         named = re.findall(r"layer (\d), head (\d)", picture.still().alt)
@@ -597,23 +584,22 @@ def test_what_heads_are_worth_in_any_company_and_what_measures_keep(page, tmp_pa
         return cheapest
 
     for head in [(0, 1), (1, 2), (0, 1), (0, 0)]:
-        live.section.get_by_role("switch").nth(3 * head[0] + head[1]).click()
+        view.section.get_by_role("switch").nth(3 * head[0] + head[1]).click()
         on ^= {head}
         cheapest = check()
-    live.section.get_by_role("button", name="cut the cheapest").click()
+    view.section.get_by_role("button", name="cut the cheapest").click()
     on -= {cheapest}
     check()
-    live.section.get_by_role("button", name="sharp").click()  # chooses by what the slider keeps heads, too
+    view.section.get_by_role("button", name="sharp").click()  # chooses by what the slider keeps heads, too
     for key in ("Home", "ArrowRight", "ArrowRight", "End", "ArrowLeft"):
-        live.section.get_by_label("heads kept").press(key)
+        view.section.get_by_label("heads kept").press(key)
         size = {"Home": 0, "End": 6}.get(key, len(on) + (1 if key == "ArrowRight" else -1))
         on = frozenset(sorted(heads, key=lambda head: -measures["sharp"][head])[:size])
         check()
-    live.section.get_by_label("keep by").select_option("the worst set")
-    live.section.get_by_label("heads kept").press("ArrowLeft")
+    view.section.get_by_label("keep by").select_option("the worst set")
+    view.section.get_by_label("heads kept").press("ArrowLeft")
     on = min((own for own in score if len(own) == 4), key=score.get)
     check()
-    live.heard.end()
 
 
 def rounded(model):
@@ -670,54 +656,54 @@ def test_half_precision_is_read_to_the_last_bit(page):
     assert page.evaluate(read, sent) == numbers.half().float().flatten().tolist()
 
 
-def test_stepping_cutting_and_typing_show_the_loss_that_torch_finds(page, tmp_path):
-    live, run, row = LivePage(page, tmp_path, pictures.BirthExplorer(born())), born(), torch.arange(11).repeat(3)
-    live.section.locator(".letters button").first.focus()
-    page.keyboard.type("abcdefghijk" * 3)
+def test_stepping_cutting_and_typing_show_the_loss_that_torch_finds(live):
+    view, run, row = live(pictures.BirthExplorer(born())), born(), torch.arange(11).repeat(3)
+    view.section.locator(".letters button").first.focus()
+    view.page.keyboard.type("abcdefghijk" * 3)
     for step, cut in ((2, []), (1, [(1, 0)]), (0, [(0, 0), (1, 1)])):
-        live.section.get_by_label("training step").fill(str(step))
-        switches = [live.section.get_by_role("switch", name=f"layer {layer}, head {head}") for layer, head in cut]
+        view.section.get_by_label("training step").fill(str(step))
+        switches = [view.section.get_by_role("switch", name=f"layer {layer}, head {head}") for layer, head in cut]
         for switch in switches:
             switch.click()
-        live.looks()
+        view.looks()
         model = rounded(run.model_at(run.steps[step]))
         with torch.no_grad():
             logits = model(row[None, :-1], model.all_but(*cut))[0]
         losses = F.cross_entropy(logits, row[1:], reduction="none")[11:]
         right = (logits.argmax(dim=-1) == row[1:])[11:].sum().item()
-        shown = live.section.locator(".looks").text_content()
+        shown = view.section.locator(".looks").text_content()
         assert f"Step {run.steps[step]}:" in shown and f"{right} of 21" in shown
-        legend = live.section.locator(".keys .gated").text_content()
+        legend = view.section.locator(".keys .gated").text_content()
         assert float(legend.split()[-1]) == pytest.approx(losses.mean().item(), abs=0.006)
         for switch in switches:
             switch.click()
-    live.section.locator(".letters button").nth(11).focus()
-    page.keyboard.type("lmnopqrstuvwxyzABCDEFG")
-    live.looks()
-    assert "no piece of this row is repeated" in live.section.locator(".looks").text_content()
+    view.section.locator(".letters button").nth(11).focus()
+    view.page.keyboard.type("lmnopqrstuvwxyzABCDEFG")
+    view.looks()
+    assert "no piece of this row is repeated" in view.section.locator(".looks").text_content()
     for _ in range(3):
-        live.section.get_by_role("button", name="new row").click()
-        live.looks()
-        shown, drawn = live.section.locator(".letters .word"), live.section.locator(".letters .said:is(.right, .wrong)")
+        view.section.get_by_role("button", name="new row").click()
+        view.looks()
+        shown, drawn = view.section.locator(".letters .word"), view.section.locator(".letters .said:is(.right, .wrong)")
         count = len(set(shown.all_text_contents()))
         assert 33 - 14 <= count <= 33 - 10, "a piece of 10 to 14 letters comes again, and all others differ"
         assert drawn.count() == 33 - count - 1, "all letters of it but the first can be foretold"
 
 
-def test_the_maps_of_births_show_the_weights_and_a_click_finds_its_letter(page, tmp_path):
+def test_the_maps_of_births_show_the_weights_and_a_click_finds_its_letter(live):
     explorer = pictures.BirthExplorer(born(), step=2, cut=[(0, 1)])
-    live, (_, _, weights) = LivePage(page, tmp_path, explorer), explorer.read([(0, 1)])
+    view, (_, _, weights) = live(explorer), explorer.read([(0, 1)])
     paths = "map => [...map.querySelectorAll('path.shade')].map(path => path.getAttribute('d'))"
     for place, expected in enumerate(weights.flatten(0, 1)):
         found = torch.zeros(32, 32)
-        for level, squares in enumerate(live.section.locator(".card .map").nth(place).evaluate(paths), start=1):
+        for level, squares in enumerate(view.section.locator(".card .map").nth(place).evaluate(paths), start=1):
             for x, y in re.findall(r"M(\d+) (\d+)h1v1h-1z", squares):
                 found[int(y), int(x)] = level / 40
         torch.testing.assert_close(found, expected, rtol=0, atol=1 / 80 + 1e-4)
-    box = live.section.locator(".card .map").nth(2).bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 5.5 / 32, box["y"] + box["height"] * 20.5 / 32)
-    assert f"layer 1, head 0 puts a weight, {weights[1, 0, 20, 5]:.2f}, on {explorer.letters[5]} at 5" in live.reading()
-    page.mouse.down()
-    page.mouse.up()
-    page.mouse.move(0, 0)
-    assert f"From {explorer.letters[20]} at 20, layer 1, head 0 puts most weight" in live.reading()
+    box = view.section.locator(".card .map").nth(2).bounding_box()
+    view.page.mouse.move(box["x"] + box["width"] * 5.5 / 32, box["y"] + box["height"] * 20.5 / 32)
+    assert f"layer 1, head 0 puts a weight, {weights[1, 0, 20, 5]:.2f}, on {explorer.letters[5]} at 5" in view.reading()
+    view.page.mouse.down()
+    view.page.mouse.up()
+    view.page.mouse.move(0, 0)
+    assert f"From {explorer.letters[20]} at 20, layer 1, head 0 puts most weight" in view.reading()

@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 
 from mha_course import pictures
-from mha_course.models import shape_trace
-from mha_course.pictures.heat_maps import draw_over_image, ink_outline
-from mha_course.pictures.picture import PAD, PAGE, SCALE, Picture
+from mha_course.models import shape_trace, shipped_model
+from mha_course.pictures.head_explorer import ink_outline
+from mha_course.pictures.picture import PAD, PAGE, SCALE
 from mha_course.pictures.shared_with_js import colours, head_colour, rgb, weight_colours
 from mha_course.pictures.transpose_stepper import draw_tables
 
@@ -95,27 +95,25 @@ def test_the_reading_names_the_strongest_link(weights):
     assert "head 2: query “e” puts most weight, 0.99, on key “t”" in picture.reading
 
 
-def over_image(image, weights, query_patch=None):
-    titles = [f"head {head}" for head in range(len(weights))]
-    top = float(weights.max())
-    return Picture(draw_over_image(image, weights, titles, 3, 120, top, "query: patch r1c2", query_patch), "heads", "")
+def of_digits(image, query):
+    """A still picture of a drawn image, and what it should show of each head, as shares of the scale's end."""
+    explorer = pictures.HeadExplorer(shipped_model("digits"), query=query, drawn=image.flatten().tolist())
+    return explorer.still(), torch.cat([heads[:, query, 1:].reshape(-1, 4, 4) for heads in explorer.answer()[1]]) / 0.4
 
 
-def test_an_image_carries_every_heads_weights_and_the_query(weights):
-    grids = weights[:, :2].reshape(5, 4, 4)
-    picture = over_image(torch.arange(64.0).reshape(8, 8), grids, (1, 2))
+def test_an_image_carries_every_heads_weights_and_the_query():
+    picture, grids = of_digits(torch.linspace(0, 1, 64), query=7)
     for shown, grid in zip(maps(picture), grids, strict=True):
-        torch.testing.assert_close(shown, grid / grids.max())
-    assert {"query: patch r1c2", f"{grids.max():.2f}"} <= set(picture.drawing.words)
+        torch.testing.assert_close(shown, grid)
+    assert {"from patch r1c2", "0.40"} <= set(picture.drawing.words)
     for (x, y), (cell, _) in picture.drawing.maps.items():
         edge = colour_at(picture, x + 2 * cell + 1.5, y + 1.5 * cell)
         assert np.abs(edge - rgb(colours()["query"])).max() <= 25
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_colour_of_a_patch_is_its_weight_whatever_its_ink(weights, seed):
-    image = torch.rand(8, 8, generator=torch.Generator().manual_seed(seed))
-    picture = over_image(image, weights[:, :2].reshape(5, 4, 4))
+def test_the_colour_of_a_patch_is_its_weight_whatever_its_ink(seed):
+    picture, _ = of_digits(torch.rand(64, generator=torch.Generator().manual_seed(seed)), query=0)
     assert all(is_shade(colour, weight) for *_, weight, colour in cells(picture))
 
 

@@ -282,7 +282,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.zeros(3), torch.zeros(2)), r"got \(3,\) and \(2,\)"),
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
-        (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 2\) and \(4, 2\)"),
+        (lambda: pictures.DotProductStepper(torch.zeros(1, 3)), r"got \(1, 3\), \(4, 2\) and \(4, 2\)"),
         (lambda: pictures.CacheStepper(mistakes=["none"]), r"some of \['masked only at first', .* got \['none'\]"),
         (
             lambda: pictures.HandMadeHead(*hand_made(2, 3, 1), ["a", "b", "c"], ["x", "y", "z"]),

@@ -13,9 +13,10 @@ from matplotlib.text import Text
 from mha_course import pictures
 from mha_course.models import train_on_repeats
 from mha_course.models.neighbours import NeighbourModel
+from mha_course.models.pretrained import SentenceMaps
 from mha_course.models.tasks import find_task
-from mha_course.pictures.heat_maps import FAINT, draw_over_image, draw_words
-from mha_course.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas, Picture
+from mha_course.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas
+from mha_course.pictures.sentence_explorer import FAINT
 
 
 def random(*shape, seed=0):
@@ -34,14 +35,17 @@ def kernel(**options):
     return pictures.KernelExplorer(7 * random(12), 40 * random(12, seed=1), x_unit="h", y_unit="m", **options)
 
 
+def sentence(weights, query=0):
+    """One head over six words, with the same weights from each of them."""
+    maps = SentenceMaps(" ".join(LONG), LONG, weights.expand(1, 1, 6, 6))
+    return pictures.SentenceExplorer([maps], named={}, query=query)
+
+
 CANVASES = {
     "heat maps": lambda: pictures.heatmaps(weights(5, 4, 7), columns=3),
     "heat maps with names": lambda: pictures.heatmaps(weights(2, 6, 6), query_labels=LONG, key_labels=LONG),
     "heat maps of many keys": lambda: pictures.heatmaps(weights(2, 47, 53)),
     "one narrow map": lambda: pictures.heatmaps(weights(9, 1), titles=["a title that is longer than its map"]),
-    "patches": lambda: Picture(
-        draw_over_image(random(8, 8).abs(), weights(4, 4, 4), list("abcd"), 3, 120, 1.0, "r1c2", None), "heads", ""
-    ),
     "maps with numbers": lambda: pictures.heatmaps(weights(2, 3, 5), numbers=True, key_labels=LONG[:5]),
     "scores of millions": lambda: pictures.MaskExplorer(3e6 * random(6), valid_len=0),
     "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
@@ -59,9 +63,7 @@ CANVASES = {
     "packed texts": lambda: pictures.PackedTextsExplorer(border=4, positions="go on"),
     "paged cache": lambda: pictures.PagedCacheStepper(step=11, block_size=1, row=0),
     "paged cache of large blocks": lambda: pictures.PagedCacheStepper(step=17, block_size=8),
-    "words": lambda: Picture(
-        draw_words(LONG, torch.full((1, 1, 6), 1 / 6), 0, (0, 0), ("a title", "a strip")), "words", ""
-    ),
+    "words": lambda: sentence(torch.ones(6) / 6, query=1),
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
     "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
     "births": lambda: pictures.BirthExplorer(train_on_repeats(keep=[0], progress=False), cut=[(0, 1)]),
@@ -194,13 +196,13 @@ def test_bows_lead_to_all_words_with_some_weight():
     own = torch.tensor([0.3, 0.041, 0.039, 0.25, 0.012, 0.358])
     faint = int((own < FAINT).sum())
     assert faint == 2
-    shapes = [len(draw_words(LONG, row.view(1, 1, 6), 0, (0, 0), ("", "")).shapes) for row in (own, torch.ones(6) / 6)]
+    shapes = [len(sentence(row).still().drawing.shapes) for row in (own, torch.ones(6) / 6)]
     assert shapes[1] - shapes[0] == faint
 
 
 def test_the_farther_the_word_the_wider_and_higher_its_bow():
     for query in (0, 3, 5):
-        canvas = draw_words(LONG, torch.full((1, 1, 6), 1 / 6), query, (0, 0), ("", ""))
+        canvas = sentence(torch.ones(6) / 6, query).still().drawing
         bows = np.array([(right - left, bottom - top) for left, top, right, bottom in canvas.shapes[:5]])
         middle = dict(zip(LONG, ((left + right) / 2 for _, (left, _, right, _) in canvas.written[2:8]), strict=True))
         apart = sorted(abs(middle[word] - middle[LONG[query]]) for word in LONG if word != LONG[query])

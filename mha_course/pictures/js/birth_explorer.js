@@ -3,7 +3,7 @@
 import { indexOfLargest, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { attentionOnly, foretold } from "./attention_only.js";
 import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
-import { headCards } from "./head_cards.js";
+import { cutOf, headCards } from "./head_cards.js";
 import { denseMap, queryFrame, scale } from "./heat_map.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
@@ -15,7 +15,8 @@ export default picture((parts) => {
   const { steps, alphabet, layers, heads, tokens } = data;
   const run = attentionOnly(unpack(data), steps.length, data.base), last = Math.max(steps.length - 1, 1);
   const nameOf = ({ layer, head }) => `layer ${layer}, head ${head}`;
-  const { cards: switches, isCut, paint: paintSwitches } = headCards(parts, layers, heads, layers * heads, nameOf);
+  const cut = cutOf(parts), { isCut } = cut;
+  const { cards: switches, paint: paintSwitches } = headCards(cut, layers, heads, layers * heads, nameOf);
   let row = [], marks = [], whole = null, gated = null, known = [];
 
   /** For every step: the weights, the first guess after each letter, and loss and right guesses at the marked letters. */
@@ -39,28 +40,22 @@ export default picture((parts) => {
   }
 
   const curves = Object.keys(CURVES).map((name) => {
-    const attributes = { class: `curve-of ${name}` };
-    return { name, path: drawn("path", attributes), figure: element("span", attributes) };
+    const [path, figure] = [drawn("path"), element("span")].map((node) => set(node, { class: `curve-of ${name}` }));
+    return { name, path, figure };
   });
   const legend = element("p", { class: "title keys" }, "loss on the repeat:", ...curves.map(({ figure }) => figure));
   const shape = { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true };
   const marker = drawn("path", { class: "now" });
-  const chart = drawn("svg", shape, ...curves.map(({ path }) => path), marker);
-  const time = player(steps, parts, [chart]);
+  const time = player(steps, parts, [drawn("svg", shape, ...curves.map(({ path }) => path), marker)]);
 
   const put = (place, letter) => [...state.letters].map((own, i) => i === place ? letter : own).join("");
   const read = () => alphabet.indexOf([...state.letters][state.query]);
   const write = (letter) => ({ letters: put(state.query, alphabet[letter]) });
   const list = controls({ letters: { label: "chosen letter", options: alphabet, read, write } });
-  const fresh = button("new row", () => choose(drawRow()));
-  /** Different letters, but that a piece comes again, as `sample_induction_batch` in models/induction.py draws them. */
-  function drawRow() {
-    const below = (count) => Math.floor(Math.random() * count), [shortest, longest] = data.piece, count = tokens + 1;
-    const dice = alphabet.map((letter) => [Math.random(), letter]).sort(([a], [b]) => a - b);
-    const mixed = dice.map(([, letter]) => letter);
-    const length = shortest + below(longest - shortest + 1), back = length + below(count - 2 * length + 1);
-    const copy = back + below(count - length - back + 1), isCopied = (i) => i >= copy && i < copy + length;
-    return { letters: times(count, (i) => mixed[isCopied(i) ? i - back : i]).join(""), query: copy + 1 };
+  let latest = 0; // of the rows that the training did not see
+  function showAnother() {
+    const letters = data.rows[latest = (latest + 1) % data.rows.length];
+    choose({ letters, query: foretold([...letters])[0] });
   }
 
   const words = times(tokens + 1, (i) => {
@@ -89,7 +84,7 @@ export default picture((parts) => {
   const maps = element("div", grid, ...cards.map(({ node }) => node));
 
   function paintChart(step) {
-    const guess = Math.log(alphabet.length), losses = { guess: steps.map(() => guess) };
+    const losses = { guess: steps.map(() => Math.log(alphabet.length)) };
     [losses.whole, losses.gated] = [whole, gated].map((all) => all.map(({ loss }) => loss));
     const top = Math.max(...Object.values(losses).flat().filter(Number.isFinite));
     const x = (i) => 100 * i / last, y = (loss) => 39 - 38 * loss / top;
@@ -105,43 +100,38 @@ export default picture((parts) => {
     const { step } = state, atStep = gated[step];
     const { layer = state.layer, head = state.head, query = state.query, key } = pointer.pointed ?? {};
     const own = query < tokens ? rowOf(atStep.weights[layer][head], query) : [];
-    const result = marks.length
+    const [first, ...rest] = marks.length
       ? [`${number(atStep.loss, 1)} nats`, " on the repeat, ", `${atStep.right} of ${marks.length}`, " letters right"]
       : ["nothing to predict:", "no piece of this row is repeated"];
     const gone = cards.filter(({ place }) => isCut(place)).map(({ place }) => nameOf(place)).join(" and ");
-    const heard = gone ? `without ${gone}` : "all heads are on";
-    headline(
-      `Step ${steps[step]}: `,
-      result[0],
-      ...result.slice(1).map((text) => ` ${text}`),
-      element("small", {}, heard),
-    );
+    const heard = gone ? `without ${gone}` : "all heads are on", small = element("small", {}, heard);
+    headline(`Step ${steps[step]}: `, first, ...rest.map((text) => ` ${text}`), small);
     time.paint();
     paintChart(step);
     words.forEach((word, i) => {
-      const isMarked = marks.includes(i), given = atStep.guesses[i - 1] ?? "";
-      const verdict = given === row[i] ? "right" : "wrong";
-      const guessed = `, guessed ${given}${isMarked ? `, ${verdict}` : ""}`, weight = own[i] ?? 0;
+      const given = atStep.guesses[i - 1] ?? "", weight = own[i] ?? 0;
+      const verdict = marks.includes(i) ? given === row[i] ? "right" : "wrong" : "";
+      const guessed = i ? `, guessed ${given}${verdict && `, ${verdict}`}` : "";
       set(word, { text: row[i], "--w": weight.toFixed(3), "aria-pressed": i === state.query });
-      set(word, { "aria-label": `${row[i]}${i ? guessed : ""}`, title: `weight ${number(weight)}` });
-      set(answers[i], { text: given, class: `said ${isMarked ? verdict : ""}` });
+      set(word, { "aria-label": row[i] + guessed, title: `weight ${number(weight)}` });
+      set(answers[i], { text: given, class: `said ${verdict}` });
     });
     if (!line.contains(document.activeElement)) stopAt(state.query);
     paintSwitches();
     for (const { place, map, frame, node } of cards) {
       map.show(atStep.weights[place.layer][place.head].data);
       frame(query < tokens ? query : null);
-      node.classList.toggle("pointed", place.layer === layer && place.head === head);
+      set(node, { ".pointed": place.layer === layer && place.head === head });
     }
     const to = key ?? firstLargest(own, 2), most = key === undefined ? "most weight" : "a weight";
     const looking = `${nameOf({ layer, head })} puts ${most}, ${number(own[to] ?? 0)}, on ${row[to]} at ${to}`;
     const from = `From ${row[query]} at ${query}, ${looking}.`, end = `${row[query]} at the end is foretold, not read.`;
-    say(query < tokens ? from : end, `Step ${steps[step]}, ${heard}: ${result.join(" ")}.`);
+    say(query < tokens ? from : end, `Step ${steps[step]}, ${heard}: ${[first, ...rest].join(" ")}.`);
   }
 
   const samples = ["right", "wrong"].map((name) => element("span", { class: `said ${name}` }, name));
   const told = "below each letter, the model’s first guess for it; framed where the repeat tells it:";
-  const tools = element("div", { class: "tools" }, fresh, list);
+  const tools = element("div", { class: "tools" }, button("new row", showAnother), list);
   const nodes = [time.node, legend, element("div", { class: "heading" }, tools, scale())];
   nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps);
   return { nodes, compute, paint, hint: "Move the slider, or switch a head off.", room: [58, 72, 105], end: time.stop };

@@ -1,7 +1,7 @@
 // A text read in pieces with a cache of keys and values: what each query sees, and which cut shows which mistake.
 
 import { rowOf, rowsOf, sumOf, unpack } from "./attention.js";
-import { amount, button, drawn, element, marked, number, picture, set, times, titled } from "./elements.js";
+import { amount, button, byName, drawn, element, marked, number, picture, set, times, titled } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const WHY = {
@@ -19,10 +19,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
 
   const ends = () => data.ends[state.pieces], read = () => ends().find((end) => end >= state.step);
   const write = (to) => ({ step: to < read() ? ends().findLast((end) => end <= to) : to }); // from piece to piece
-  const options = (names) => Object.fromEntries(names.map((name) => [name, name]));
   const strip = controls({
-    pieces: { options: options(Object.keys(LEAD)) },
-    mistake: { options: options(data.mistakes) },
+    pieces: { options: byName(Object.keys(LEAD)) },
+    mistake: { options: byName(data.mistakes) },
     step: { label: "tokens read", max: n, read, write, words: (count) => `${count} of ${n}` },
   });
   const next = strip.appendChild(button("", () => choose({ step: read() < n ? read() + 1 : 0 })));
@@ -32,17 +31,18 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const body = named(map, tokens.map((name, i) => `${name} ${i}`), times(n, (i) => `k${i}`), verdicts);
   const names = [...body.firstChild.children], piece = map.over.appendChild(drawn("rect", { class: "query", x: 0 }));
   const slots = times(n, () => element("li")), cells = times(4, () => element("td"));
-  const cache = element("ol", { class: "slots" }, ...slots);
-  const line = (...row) => element("tr", {}, ...row), above = (text) => element("th", { scope: "col" }, text);
-  const counted = (text, i) => line(element("th", { scope: "row" }, text), cells[i], cells[i + 1]);
-  const table = element("table", { class: "figures" }, line(element("td"), above("with the cache"), above("without")));
-  table.append(counted("keys, and as many values", 0), counted("dot products, masked too", 2));
+  const cache = element("ol", { class: "slots" }, ...slots), table = element("table", { class: "figures" });
+  const head = (scope, text) => element("th", { scope }, text),
+    line = (...row) => table.append(element("tr", {}, ...row));
+  line(element("td"), head("col", "with the cache"), head("col", "without"));
+  line(head("row", "keys, and as many values"), ...cells.slice(0, 2));
+  line(head("row", "dot products, masked too"), ...cells.slice(2));
   const left = element("div", {}, titled("attention weights, and distance from the full pass"), body);
   const side = element("div", {}, titled("the cache, in its order"), cache, titled("computed so far"), table, scale());
   side.append(element("p", {}, "Hatched: masked. Empty: not in the cache. Dashed: seen or masked by mistake."));
 
   function compute() {
-    const done = ends().filter((end) => end <= read()), end = done.at(-1), start = done.at(-2) ?? 0;
+    const done = ends().filter((end) => end <= read()), [start = 0, end] = [done.at(-2), done.at(-1)];
     const pieces = done.slice(1).map((to, i) => times(to - done[i], (token) => done[i] + token));
     const kept = (state.mistake === "new keys before old ones" ? pieces.reverse() : pieces).flat();
     const at = Object.keys(LEAD).indexOf(state.pieces) * data.mistakes.length + data.mistakes.indexOf(state.mistake);
@@ -87,13 +87,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const products = sumOf(done.map((length, i) => length * (length - (done[i - 1] ?? 0))));
     const counts = [end, sumOf(done), products, sumOf(done.map((length) => length ** 2))];
     cells.forEach((cell, i) => set(cell, { text: counts[i] }));
-    const most = Math.max(0, ...far);
+    const most = Math.max(0, ...far), hidden = amount(times(n * n, isMasked).filter(Boolean).length, "key", "keys");
     const result = most > alike ? `outputs are off by up to ${number(most)}` : "no output is off";
-    const hidden = `The mask has hidden ${
-      amount(times(n * n, isMasked).filter(Boolean).length, "key", "keys")
-    } so far.`;
-    const pointedAt = pointed ? `${pair(pointed.cell)}. ` : "";
-    say(`${pointedAt}${end} of ${n} tokens read; ${result}. ${WHY[state.mistake]} ${hidden}`);
+    const why = `${WHY[state.mistake]} The mask has hidden ${hidden} so far.`;
+    say(`${pointed ? `${pair(pointed.cell)}. ` : ""}${end} of ${n} tokens read; ${result}. ${why}`);
   }
 
   return {

@@ -25,19 +25,16 @@ export function outlineOf(image) {
   const darkness = smoothed(image);
   const unit = (place) => ((place / FINE - 0.5) / 2).toFixed(3);
   let path = "";
-  for (let row = 0; row + 1 < SIDE; row++) {
-    for (let column = 0; column + 1 < SIDE; column++) {
-      const corners = [[row, column], [row, column + 1], [row + 1, column + 1], [row + 1, column]];
-      const crossings = [];
-      corners.forEach(([y, x], i) => {
-        const [toY, toX] = corners[(i + 1) % 4];
-        const level = darkness[y][x] - LEVEL, neighbour = darkness[toY][toX] - LEVEL;
-        if ((level > 0) === (neighbour > 0)) return;
-        const share = level / (level - neighbour);
-        crossings.push(`${unit(x + share * (toX - x))},${unit(y + share * (toY - y))}`);
-      });
-      for (let i = 0; i + 1 < crossings.length; i += 2) path += `M${crossings[i]}L${crossings[i + 1]}`;
-    }
+  for (let i = 0; i < (SIDE - 1) ** 2; i++) {
+    const row = Math.floor(i / (SIDE - 1)), column = i % (SIDE - 1);
+    const corners = [[row, column], [row, column + 1], [row + 1, column + 1], [row + 1, column]];
+    const crossings = corners.flatMap(([y, x], i) => {
+      const [toY, toX] = corners[(i + 1) % 4];
+      const level = darkness[y][x] - LEVEL, neighbour = darkness[toY][toX] - LEVEL, share = level / (level - neighbour);
+      if ((level > 0) === (neighbour > 0)) return [];
+      return `${unit(x + share * (toX - x))},${unit(y + share * (toY - y))}`;
+    });
+    for (let i = 0; i + 1 < crossings.length; i += 2) path += `M${crossings[i]}L${crossings[i + 1]}`;
   }
   return path;
 }
@@ -49,19 +46,17 @@ const BRUSH = 2.7; // radius in dots
 export function drawing() {
   const dots = new Uint8Array(DOTS * DOTS);
   let last = null;
-  const stamp = (x, y) => {
+  const stamp = (x, y) =>
     dots.forEach((_, i) => {
       if ((i % DOTS + 0.5 - x) ** 2 + (Math.floor(i / DOTS) + 0.5 - y) ** 2 < BRUSH ** 2) dots[i] = 1;
     });
-  };
   const paper = {
     clear: () => (dots.fill(0), paper),
     /** Move the pen to a place; it inks all the way from where it was unless it was lifted. */
     moveTo(x, y) {
       const from = last ?? [x, y], steps = Math.ceil(Math.hypot(x - from[0], y - from[1]) * DOTS) || 1;
-      for (let i = 1; i <= steps; i++) {
-        stamp((from[0] + (x - from[0]) * i / steps) * DOTS, (from[1] + (y - from[1]) * i / steps) * DOTS);
-      }
+      const at = (axis, to, i) => (from[axis] + (to - from[axis]) * i / steps) * DOTS;
+      for (let i = 1; i <= steps; i++) stamp(at(0, x, i), at(1, y, i));
       last = [x, y];
     },
     lift: () => last = null,

@@ -2,7 +2,7 @@
 
 import { indexOfLargest, matrix, rowOf, softmax } from "./attention.js";
 import { drawing, outlineOf } from "./digit_image.js";
-import { button, drawn, element, inPercent, number, set, short, times } from "./elements.js";
+import { button, drawn, element, inPercent, isPress, number, set, short, times } from "./elements.js";
 import { heatMap } from "./heat_map.js";
 import { rounded } from "./told.js";
 
@@ -33,7 +33,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
     onpointermove: withPen((event) => event.buttons && draw(event)),
     onpointerup: withPen(() => (paper.lift(), choose({ drawn: paper.image() }))),
     onkeydown: withPen((event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
+      if (!isPress(event)) return;
       paper.turn(large.cells.indexOf(event.target));
       choose({ drawn: paper.image() });
     }),
@@ -43,14 +43,12 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
     takePen(!pen);
     if (pen) choose({ drawn: paper.clear().image() });
   }, { title: "draw a digit of your own: fill the frame" });
-  const classToken = button("class token", () => choose({ query: 0 }), { class: "class-token" });
-  set(classToken, { title: "look from the class token, which gives the answer" });
+  const what = { class: "class-token", title: "look from the class token, which gives the answer" };
+  const classToken = button("class token", () => choose({ query: 0 }), what);
 
   const [share, truth] = ["share", "truth"].map((name) => element("span", { class: name })), digit = element("strong");
-  const bars = times(10, (i) => {
-    const parts = [element("i", { class: "ghost" }), element("i", { class: "fill" }), element("b", {}, i)];
-    return element("div", { class: "bar" }, ...parts);
-  });
+  const mark = (name) => element("i", { class: name });
+  const bars = times(10, (i) => element("div", { class: "bar" }, mark("ghost"), mark("fill"), element("b", {}, i)));
   const chart = element("div", { class: "bars", role: "img" }, ...bars);
   const says = element("div", { class: "says" }, element("small", {}, "reads as"), digit, share, truth);
 
@@ -93,8 +91,8 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
 
     /** A head's card: a map of patches with the ink's edge, and a square for the class token. */
     card(place) {
-      const onpick = ({ cell }) => toPatch(cell),
-        onhover = (at) => point({ ...place, key: at ? at.cell + 1 : undefined });
+      const onpick = ({ cell }) => toPatch(cell);
+      const onhover = (at) => point({ ...place, key: at ? at.cell + 1 : undefined });
       const map = heatMap(4, 4, { class: "map", role: "img", onpick, onhover });
       const lines = ["halo", "line"].map((name) => drawn("path", { class: `outline ${name}` }));
       const query = drawn("rect", { class: "query", width: 0.88, height: 0.88, rx: 0.07 });
@@ -116,8 +114,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       pixels.forEach((pixel, i) => set(pixel, { "--dark": image[i].toFixed(3) }));
       const lens = pointed?.layer === undefined ? null : rowOf(gated.weights[pointed.layer][pointed.head], query);
       large.show(lens ? lens.subarray(1) : new Float32Array(16), undefined, (weight) => weight / TOP);
-      frame.classList.toggle("lens", lens !== null);
-      frame.classList.toggle("drawing", pen);
+      set(frame, { ".lens": lens !== null, ".drawing": pen });
       numbers.forEach((node, i) => set(node, { text: lens ? short(lens[i + 1]) : "" }));
       surround(chosen, 0.04);
       set(classToken, { "aria-pressed": query === 0 });
@@ -129,18 +126,15 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const probabilities = softmax(gated.logits), before = softmax(whole.logits);
       const answer = indexOfLargest(probabilities), wanted = target ?? indexOfLargest(before);
       const isRight = answer === wanted;
-      frame.classList.toggle("wrong", !isRight && !empty);
-      frame.classList.toggle("empty", empty);
+      set(frame, { ".wrong": !isRight && !empty, ".empty": empty });
       set(digit, { text: answer });
       set(share, { text: `${inPercent(probabilities[answer])} %` });
-      const verdict = target !== null ? `${isRight ? "✓ it is" : "✗ but it is"} ${a(wanted)}` : "your drawing";
-      set(truth, {
-        text: empty ? "an empty sheet" : target !== null || isRight ? verdict : `✗ with all heads: ${wanted}`,
-      });
-      bars.forEach((bar, i) => {
-        set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4) });
-        bar.classList.toggle("most", i === answer);
-      });
+      const own = isRight ? "your drawing" : `✗ with all heads: ${wanted}`;
+      const verdict = target === null ? own : `${isRight ? "✓ it is" : "✗ but it is"} ${a(wanted)}`;
+      set(truth, { text: empty ? "an empty sheet" : verdict });
+      bars.forEach((bar, i) =>
+        set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4), ".most": i === answer })
+      );
       const shares = Array.from(probabilities, (share) => rounded(share, 2));
       const order = [...shares.keys()].sort((a, b) => shares[b] - shares[a]).slice(0, 3);
       const likely = order.map((i) => `${i} ${number(probabilities[i])}`).join(", ");

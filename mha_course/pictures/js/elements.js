@@ -6,12 +6,14 @@ const SVG = "http://www.w3.org/2000/svg";
 const MOST_LETTERS = 9; // for which a slider keeps room
 
 /**
- * Set attributes: `on…` are listeners, `--…` custom properties, `text` is what stands in the node; null takes one away,
- * true and false are written out. What is as it was is not touched, so that nothing is laid out for it.
+ * Set attributes: `on…` are listeners, `--…` custom properties, `.…` a class that is there or not, `text` is what stands
+ * in the node; null takes one away, true and false are written out. What is as it was is not touched, so that nothing is
+ * laid out for it.
  */
 export function set(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name.startsWith(".")) node.classList.toggle(name.slice(1), Boolean(value));
     else if (name.startsWith("--")) {
       node.style.getPropertyValue(name) !== String(value) && node.style.setProperty(name, value);
     } else if (name === "text") node.textContent !== String(value) && (node.textContent = value);
@@ -78,6 +80,9 @@ export function short(weight) {
 export const button = (content, onclick, attributes = {}) =>
   element("button", { type: "button", onclick, ...attributes }, ...[content].flat());
 
+/** Options of a list that are their own values. */
+export const byName = (names) => Object.fromEntries(names.map((name) => [name, name]));
+
 /**
  * A control for one choice: a list if it has `options` (names by value), a box if it is a `check`, else a slider.
  * `read` and `write` stand between the choice and the control, `words` says its value.
@@ -116,8 +121,7 @@ export function roving(items, columns, onmove = () => {}) {
     return steps[key] ** 2 === 1 && columns > 1 && (to < start || to > last) ? i : to;
   };
   items.forEach((item, i) => {
-    item.addEventListener("focus", () => stopAt(i));
-    item.addEventListener("keydown", (event) => {
+    const onkeydown = (event) => {
       const isOurs = event.key in steps || event.key === "Home" || event.key === "End";
       if (!isOurs || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
@@ -125,16 +129,20 @@ export function roving(items, columns, onmove = () => {}) {
       if (to === i || !items[to]) return;
       items[to].focus();
       onmove(to);
-    });
+    };
+    set(item, { onfocus: () => stopAt(i), onkeydown });
   });
   stopAt(0);
   return stopAt;
 }
 
-/** Let a drawing hear where along its width, from 0 to 1, the pointer is pressed or dragged. */
-export function heed(node, act) {
+/** Whether a key presses what has the focus, as it does a button. */
+export const isPress = ({ key }) => key === "Enter" || key === " ";
+
+/** Let a drawing hear where along its width, or that of `field`, from 0 to 1, the pointer is pressed or dragged. */
+export function heed(node, act, field = node) {
   const follow = ({ clientX }) => {
-    const { left, width } = node.getBoundingClientRect();
+    const { left, width } = field.getBoundingClientRect();
     act(Math.min(Math.max((clientX - left) / width, 0), 1));
   };
   const onpointerdown = (event) => (node.setPointerCapture(event.pointerId), follow(event));
@@ -193,15 +201,8 @@ function readingLine() {
 /** A text in which no line begins with "%". */
 export const unbroken = (text) => text.replaceAll(" %", "\u00a0%");
 
-/** What is seen now, in large letters above a picture; every second part is bold. */
-function topLine() {
-  const { node, keep, show } = roomy("looks");
-  const part = (text, i) => {
-    if (typeof text !== "string") return text;
-    return i % 2 ? element("b", {}, unbroken(text)) : unbroken(text);
-  };
-  return { node, keep, headline: (...parts) => show(...parts.map(part)) };
-}
+/** Part `i` of a headline, of which every second is bold. */
+const partOf = (text, i) => typeof text !== "string" ? text : i % 2 ? element("b", {}, unbroken(text)) : unbroken(text);
 
 /**
  * What a front end calls to show a picture.
@@ -216,15 +217,15 @@ function topLine() {
  */
 export function picture(build) {
   const render = ({ model, el }) => {
-    const name = model.get("title"), lang = model.get("data").lang ?? null;
-    dictionary = model.get("data").messages ?? {};
+    const name = model.get("title"), data = model.get("data"), { lang = null, messages = {} } = data;
+    dictionary = messages;
     if (!CSS.supports("color", "color-mix(in oklab, light-dark(#000, #fff), #000)")) {
       el.textContent = tr("{name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.", { name });
       return;
     }
     let asked = 0, isStale = true, isHidden = false, isTouched = false;
     const frame = element("section", { class: "mha-live", "aria-label": name, lang }), pointer = {};
-    const { node: top, keep, headline } = topLine(), line = readingLine();
+    const top = roomy("looks"), line = readingLine(), headline = (...parts) => top.show(...parts.map(partOf));
     const show = () => {
       // While the theme changes, JupyterLab hides a panel for a moment: what is measured then is 0, so wait a frame. What
       // stays hidden for longer is painted when the observer of its size hears that it is back.
@@ -257,8 +258,8 @@ export function picture(build) {
       put();
       wait ||= setTimeout(save, 60);
     };
-    const current = (choice) => choice in unsaved ? unsaved[choice] : model.get(choice);
-    const state = new Proxy({}, { get: (_, choice) => current(choice) }), painted = [];
+    const current = (_, choice) => choice in unsaved ? unsaved[choice] : model.get(choice);
+    const state = new Proxy({}, { get: current }), painted = [];
     const controls = (specs, attributes = { class: "controls" }) => {
       const own = Object.entries(specs).map(([name, spec]) => control(state, choose, name, spec));
       painted.push(...own);
@@ -273,14 +274,13 @@ export function picture(build) {
       model.send({ ...question, to });
     });
     if (ask) model.on("msg:custom", heard);
-    const say = (text, heard = "") => line.say(text, isTouched ? "" : parts.hint, heard && `${heard} `),
-      data = model.get("data");
+    const say = (text, heard = "") => line.say(text, isTouched ? "" : parts.hint, heard && `${heard} `);
     const acts = { controls, choose, point, pointing, repaint, headline, say, ask };
-    const shared = { model, data, state, pointer, frame, ...acts };
-    const parts = build(shared), [large = 0, small = 0, read = 0] = parts.room ?? [];
-    keep([large, small]);
+    const parts = build({ model, data, state, pointer, frame, ...acts });
+    const [large = 0, small = 0, read = 0] = parts.room ?? [];
+    top.keep([large, small]);
     line.keep([read]);
-    frame.append(top, ...parts.nodes, ...line.nodes);
+    frame.append(top.node, ...parts.nodes, ...line.nodes);
     // JupyterLab asks the focused element itself whether it may take the keys.
     frame.addEventListener("focusin", (event) => set(event.target, { "data-lm-suppress-shortcuts": true }));
     el.replaceChildren(frame);

@@ -33,10 +33,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   }, { class: "controls hand-controls" });
   const { W_q, W_k } = given, numbers = () => state.numbers;
   const swap = () => choose({ numbers: { W_q: numbers().W_k, W_k: numbers().W_q } });
-  const tools = [
-    button(tr("swap W_q and W_k"), swap),
-    button(tr("start again"), () => choose({ numbers: { W_q, W_k } })),
-  ];
+  const tools = [button(tr("swap W_q and W_k"), swap)];
+  tools.push(button(tr("start again"), () => choose({ numbers: { W_q, W_k } })));
 
   const take = (i) => (chosen = places[i], point(null));
   /** What a key does to the number that has the focus: a digit takes its place, a minus changes its sign. */
@@ -62,14 +60,13 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     table.append(cells[i]);
   });
 
-  const line = (...row) => element("tr", {}, ...row),
-    figures = words.map(() => ["q", "k"].map((name) => element("td", { class: name })));
+  const figures = words.map(() => ["q", "k"].map((name) => element("td", { class: name })));
   const head = (text, scope, name = "") => element("th", { scope, class: name }, text);
-  const top = line(element("td"), head(tr("query"), "col", "q"), head(tr("key"), "col", "k"));
-  const lines = words.map((word, i) => line(head(word, "row"), ...figures[i]));
-  const vectors = element("table", { class: "figures" }, top, ...lines);
-  const onpick = ({ query }) => choose({ query });
-  const map = heatMap(n, n, { numbers: true, label: tr("weights"), onpick, onmove: point, onhover: point });
+  const rows = [[element("td"), head(tr("query"), "col", "q"), head(tr("key"), "col", "k")]];
+  rows.push(...words.map((word, i) => [head(word, "row"), ...figures[i]]));
+  const vectors = element("table", { class: "figures" }, ...rows.map((row) => element("tr", {}, ...row)));
+  const onpick = ({ query }) => choose({ query }), acts = { onpick, onmove: point, onhover: point };
+  const map = heatMap(n, n, { numbers: true, label: tr("weights"), ...acts });
   const frame = queryFrame(map, n);
   const left = element("div", {}, titled(tr("each word’s query and key")), vectors, scale());
   const across = titled(tr("weights: rows are queries, columns are keys"));
@@ -97,10 +94,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   }
 
   const listed = (vector) => [...vector].map(plain).join(", ");
-  function reading(query, asks, key, found, weight) {
-    const product = plain(sumOf([...asks].map((one, i) => one * found[i])));
-    const [q, k] = [asks, found].map((vector) => size > 1 ? `(${listed(vector)})` : listed(vector));
-    const told = { query, asks: q, key, found: k, product, weight };
+  function reading(query, q, key, k, weight) {
+    const [asks, found] = [q, k].map((vector) => size > 1 ? `(${listed(vector)})` : listed(vector));
+    const told = { query, asks, key, found, product: plain(sumOf([...q].map((one, i) => one * k[i]))), weight };
     return tr(
       "The query of “{query}” is {asks}, and the key of “{key}” is {found}. Dot product {product}, weight {weight}.",
       told,
@@ -119,12 +115,12 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     frame(query);
     map.mark("pointed", (i) => i === pointer.pointed?.cell);
     map.say((i, row, column) => {
-      const [query, key] = [words[row], words[column]];
-      return tr("query {query}, key {key}: {weight}", { query, key, weight: number(weights.data[i]) });
+      const named = { query: words[row], key: words[column], weight: number(weights.data[i]) };
+      return tr("query {query}, key {key}: {weight}", named);
     }, query * n);
     headline(...seen(query));
-    const at = pointer.pointed?.cell ?? query * n + firstLargest(rowOf(weights, query), 2),
-      [i, j] = [Math.floor(at / n), at % n];
+    const at = pointer.pointed?.cell ?? query * n + firstLargest(rowOf(weights, query), 2);
+    const [i, j] = [Math.floor(at / n), at % n];
     say(reading(words[i], rowOf(queries, i), words[j], rowOf(keys, j), number(weights.data[at])));
   }
 

@@ -2,7 +2,8 @@
 
 import { indexOfLargest, integers, rowOf, softmax, unpack } from "./attention.js";
 import { digitStage } from "./digit_stage.js";
-import { button, element, inSlices, number, picture, roomy, roving, set, times, titled } from "./elements.js";
+import { button, element, inSlices, number, picture, roomy, set, times, titled } from "./elements.js";
+import { headCards } from "./head_cards.js";
 import { scale } from "./heat_map.js";
 import { firstLargest } from "./told.js";
 import { transformer } from "./transformer.js";
@@ -16,13 +17,8 @@ export default picture((parts) => {
   const every = (gate) => blocks.map(() => Array(numHeads).fill(gate));
   const isWhole = (gates) => gates.flat().every((gate) => gate === 1);
   const stage = digitStage({ ...parts, example });
-  let gated = null,
-    whole = null,
-    weighed = {},
-    found = {},
-    stopSearching = () => {},
-    stopJudging = () => {},
-    stopWeighing = () => {};
+  let gated = null, whole = null, judged = null, weighed = {}, found = {};
+  let [stopSearching, stopJudging, stopWeighing] = times(3, () => () => {});
 
   const show = (i) => (stage.leave(), { example: i, drawn: null });
   const words = (i) => stage.isOwn() ? "yours" : i;
@@ -31,23 +27,21 @@ export default picture((parts) => {
   const earlier = step("‹", -1, "the example before"), later = step("›", 1, "the next example");
   const browse = element("div", { class: "browse" }, earlier, browser, later);
 
-  const nameOf = ({ layer, head }) => `${blocks[layer]}, head ${head}`;
-  const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard({ layer, head })));
-  function makeCard(place) {
-    const { layer, head } = place, shown = stage.card(place);
-    const flip = () => choose({ gates: changed(state.gates, [place], state.gates[layer][head] ? 0 : 1) });
-    const toggle = button([element("i", { class: "track" }), `head ${head}`], flip, { class: "switch" });
-    const focus = () => toggle.matches(":focus-visible") && (choose(place), point(place));
-    set(toggle, { role: "switch", onblur: () => point(null), onfocus: focus });
-    const top = element("div", { class: "card-top" }, toggle, shown.corner);
-    const node = element("div", { class: "card", ...pointing(place) }, top, shown.node);
-    return { layer, head, shown, toggle, node };
-  }
+  const nameOf = ({ layer, head }) => `${blocks[layer]}, head ${head}`, shortName = ({ head }) => `head ${head}`;
+  const isCut = ({ layer, head }) => !state.gates[layer][head];
+  const flip = (place) => choose({ gates: changed(state.gates, [place], isCut(place) ? 1 : 0) });
+  const switches = headCards({ isCut, flip }, blocks.length, numHeads, numHeads, shortName);
+  const cards = switches.cards.map(({ place, toggle, top, node }) => {
+    const shown = stage.card(place), focus = () => toggle.matches(":focus-visible") && (choose(place), point(place));
+    set(toggle, { onblur: () => point(null), onfocus: focus, "aria-label": nameOf(place) });
+    top.append(shown.corner);
+    set(node, pointing(place)).append(shown.node);
+    return { ...place, shown, node };
+  });
   const rows = blocks.map((name, layer) => {
     const own = cards.filter((card) => card.layer === layer).map(({ node }) => node);
     return element("div", { class: "layer", role: "group", "aria-label": `heads of ${name}` }, titled(name), ...own);
   });
-  roving(cards.map(({ toggle }) => toggle), numHeads);
   /** The gates with some heads at another gate. */
   const changed = (gates, some, to) => {
     const isIn = (layer, head) => some.some((card) => card.layer === layer && card.head === head);
@@ -60,8 +54,7 @@ export default picture((parts) => {
   const score = roomy("score");
   const breaker = button("break it", breakIt, { title: "switch off as few heads as change the answer" });
   const note = element("p", { class: "spoken", role: "status" });
-  const contents = [...presetButtons.map(([, node]) => node), breaker, note];
-  const tools = element("div", { class: "tools" }, ...contents);
+  const tools = element("div", { class: "tools" }, ...presetButtons.map(([, node]) => node), breaker, note);
 
   /** What "break it" looks at, and what it says of that; a choice of anything else ends the search and the words. */
   const subjectOf = (gates) => JSON.stringify([state.example, state.drawn, gates]);
@@ -90,9 +83,8 @@ export default picture((parts) => {
       }
     }
     if (!on.length) return tell(gates, "All heads are off: nothing is left to break.");
-    const few = "The heads that are on do not change this answer.";
     const tooMany = `It takes more than ${MOST_BROKEN} heads to change this answer. Try another example.`;
-    tell(gates, on.length > MOST_BROKEN ? tooMany : few);
+    tell(gates, on.length > MOST_BROKEN ? tooMany : "The heads that are on do not change this answer.");
   }
   function run(inputs, gates) {
     const { weights, logits } = computer(inputs, gates);
@@ -128,7 +120,6 @@ export default picture((parts) => {
     found.dearest = those[firstLargest(those.map(({ lost }) => lost), 2)];
     repaint();
   }
-  let judged = null;
   const wholeAnswers = [];
   const tellScore = (words) => (score.show(words), set(meter, { "aria-label": words }));
   function judge(gates) {
@@ -155,8 +146,7 @@ export default picture((parts) => {
     const words = [`${percent(right)} of ${total.toLocaleString("en")} held-out answers right`];
     if (!isWhole(gates)) words.push(`${percent(wholeRight)} with all heads`, `${changed} changed`);
     tellScore(`${words.join(", ")}; loss ${number(loss / total)} nats`);
-    set(meter, { "--p": right / total, "--before": wholeRight / total });
-    meter.classList.remove("counting");
+    set(meter, { "--p": right / total, "--before": wholeRight / total, ".counting": false });
   }
 
   function paint() {
@@ -164,14 +154,12 @@ export default picture((parts) => {
     const { told, ...answer } = stage.paint({ gated, whole, target });
     const { dearest } = weighed, said = above(gates, answer);
     headline(...found.words ? [...said.slice(0, 3), element("small", {}, found.words)] : said);
-    for (const { layer, head, shown, toggle, node } of cards) {
-      const weights = gated.weights[layer][head], name = nameOf({ layer, head });
-      shown.paint(weights, stage.shade);
-      node.classList.toggle("off", !gates[layer][head]);
-      node.classList.toggle("named", Boolean(dearest?.changes) && dearest.card.node === node);
-      node.classList.toggle("pointed", pointed?.layer === layer && pointed?.head === head);
-      set(toggle, { "aria-checked": gates[layer][head] > 0, "aria-label": name });
-      set(shown.node, { "aria-label": `${name}: ${strongest(layer, head, state.query)}` });
+    switches.paint();
+    for (const { layer, head, shown, node } of cards) {
+      shown.paint(gated.weights[layer][head], stage.shade);
+      const isPointed = pointed?.layer === layer && pointed?.head === head;
+      set(node, { ".named": dearest?.changes && dearest.card.node === node, ".pointed": isPointed });
+      set(shown.node, { "aria-label": `${nameOf({ layer, head })}: ${strongest(layer, head, state.query)}` });
     }
     for (const [preset, node] of presetButtons) set(node, { "aria-pressed": String(preset) === String(gates) });
     earlier.disabled = state.example === 0;
@@ -184,8 +172,8 @@ export default picture((parts) => {
   /** Which head matters most, that none does, or what the model says without those that are off: parts of the headline. */
   function above(gates, { now, before, lost, fades, isWrong, instead = "" }) {
     if (instead) return ["", instead];
-    if (isWhole(gates) && !weighed.dearest) return ["With all heads: ", now];
     if (isWhole(gates)) {
+      if (!weighed.dearest) return ["With all heads: ", now];
       const { card, logits, changes } = weighed.dearest, name = nameOf(card);
       if (changes) return [`${name[0].toUpperCase()}${name.slice(1)} matters most: without it `, ...lost(logits)];
       const less = fades(logits) && `Without ${name}: ${fades(logits)}. `;
@@ -221,9 +209,8 @@ export default picture((parts) => {
   const right = element("div", { class: "right" }, ...rows, stage.answer);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 6 ? 3 : numHeads };
   score.keep([87]);
-  const nodes = [tools, element("div", { class: "stage digits", ...heads }, left, right)];
   return {
-    nodes,
+    nodes: [tools, element("div", { class: "stage digits", ...heads }, left, right)],
     compute,
     paint,
     hint: "Switch a head off, or choose a cell.",

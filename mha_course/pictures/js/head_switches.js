@@ -1,8 +1,8 @@
 // A switch for every head over a table of all their sets: what a head is worth in this company, and what measures keep.
 
 import { unpack } from "./attention.js";
-import { button, element, number, picture, set, times, titled } from "./elements.js";
-import { headCards } from "./head_cards.js";
+import { button, byName, element, number, picture, set, times, titled } from "./elements.js";
+import { cutOf, headCards } from "./head_cards.js";
 import { firstLargest } from "./told.js";
 
 const MEAN = "mean of all sets";
@@ -12,13 +12,14 @@ export default picture((parts) => {
   const { layers, heads, orders, means } = data, count = layers * heads, all = 2 ** count - 1;
   const values = unpack(data).values.data;
   const nameOf = ({ layer, head }) => `layer ${layer}, head ${head}`;
-  const { cards, isCut, paint: paintSwitches } = headCards(parts, layers, heads, heads, ({ head }) => `head ${head}`);
+  const ofCut = cutOf(parts), { isCut } = ofCut, shortName = ({ head }) => `head ${head}`;
+  const { cards, paint: paintSwitches } = headCards(ofCut, layers, heads, heads, shortName);
 
   const sizeOf = (kept) => kept.toString(2).replaceAll("0", "").length;
   const worth = (kept, i) => values[kept | 1 << i] - values[kept & ~(1 << i)];
   const every = times(2 ** count, (kept) => times(count, (i) => worth(kept, i)));
   const ends = [Math.min(...every.map((own) => Math.min(...own))), Math.max(...every.map((own) => Math.max(...own)))];
-  const keep = (kept) => ({ cut: cards.flatMap(({ pair }, i) => kept >> i & 1 ? [] : [pair]) });
+  const keep = (kept) => ({ cut: cards.flatMap(({ place }, i) => kept >> i & 1 ? [] : [[place.layer, place.head]]) });
   const currentSet = () => cards.reduce((kept, { place }, i) => kept | (isCut(place) ? 0 : 1 << i), 0);
   /** Of the heads that are on, the one whose absence costs least. */
   function cheapest(kept) {
@@ -34,36 +35,32 @@ export default picture((parts) => {
   }
 
   const read = () => sizeOf(currentSet()), write = (size) => keep(orders[state.by][size]);
-  const strip = controls({
-    by: { label: "keep by", options: Object.fromEntries(Object.keys(orders).map((name) => [name, name])) },
-    cut: { label: "heads kept", max: count, read, write, words: (size) => `${size} of ${count}` },
-  }, { class: "controls layer-controls" });
+  const cut = { label: "heads kept", max: count, read, write, words: (size) => `${size} of ${count}` };
+  const order = { label: "keep by", options: byName(Object.keys(orders)) };
+  const strip = controls({ by: order, cut }, { class: "controls layer-controls" });
   const cutNext = () => choose(keep(currentSet() & ~(1 << cheapest(currentSet()))));
   const next = button("cut the cheapest", cutNext), whole = button("all on", () => choose({ cut: [] }));
   strip.append(element("div", { class: "tools" }, next, whole));
 
   const bars = cards.map(({ place, node, top }) => {
-    const figure = element("b"), marks = ["fill", "ghost"].map((name) => element("i", { class: name }));
-    top.append(figure);
+    const marks = ["fill", "ghost"].map((name) => element("i", { class: name }));
     set(node, pointing(place)).append(element("div", { class: "worth" }, ...marks));
-    return { figure, marks };
+    return { figure: top.appendChild(element("b")), marks };
   });
   const rows = times(layers, (layer) => {
     const grid = { class: "layer", role: "group", "aria-label": `layer ${layer}`, "--heads": heads, "--narrow": 3 };
     const own = cards.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node);
     return element("div", grid, titled(`layer ${layer}`), ...own);
   });
-  const sample = (kind, words) => element("span", { class: "sample" }, element("i", { class: kind }), words);
-  const legend = element("p", { class: "title legend" }, "accuracy a head adds");
-  const samples = { bar: "to the heads that are on", dash: "to all others", ring: "cheapest" };
-  legend.append(...Object.entries(samples).map(([kind, words]) => sample(kind, words)));
+  const sample = ([kind, words]) => element("span", { class: "sample" }, element("i", { class: kind }), words);
+  const told = { bar: "to the heads that are on", dash: "to all others", ring: "cheapest" };
+  const legend = element("p", { class: "title legend" }, "accuracy a head adds", ...Object.entries(told).map(sample));
 
   const asMany = titled();
-  const names = [...Object.keys(orders), MEAN];
-  const ranked = names.map((name) => {
-    const fill = element("i", { class: "fill" }), ghost = element("i", { class: "ghost" }), figure = element("span");
+  const ranked = [...Object.keys(orders), MEAN].map((name) => {
     const take = () => choose({ by: name, ...keep(orders[name][sizeOf(currentSet())]) });
     const label = name in orders ? button(name, take, { class: "name" }) : element("span", { class: "name" }, name);
+    const fill = element("i", { class: "fill" }), ghost = element("i", { class: "ghost" }), figure = element("span");
     const track = element("div", { class: "track-bar" }, fill, ghost);
     return { name, label, fill, ghost, figure, node: element("div", { class: "next-bar" }, label, track, figure) };
   });
@@ -71,7 +68,6 @@ export default picture((parts) => {
 
   function paint() {
     const kept = currentSet(), size = sizeOf(kept), own = values[kept], least = cheapest(kept), [low, high] = ends;
-    const valueOf = (name) => name in orders ? values[orders[name][size]] : means[size];
     const at = (value) => (value - low) / (high - low);
     const gone = state.cut.map(([layer, head]) => nameOf({ layer, head })).join(" and ");
     const few = `With ${gone ? `${size} of` : "all"} ${count} heads`;
@@ -84,19 +80,18 @@ export default picture((parts) => {
     bars.forEach(({ figure, marks: [fill, ghost] }, i) => {
       const value = worth(kept, i), [from, to] = [0, value].map(at).sort((a, b) => a - b);
       set(figure, { text: number(value) });
-      set(fill, { "--from": from.toFixed(4), "--size": (to - from).toFixed(4) });
+      set(fill, { "--from": from.toFixed(4), "--size": (to - from).toFixed(4), ".wrong": value < 0 });
       set(ghost, { "--from": at(worth(all, i)).toFixed(4) });
-      fill.classList.toggle("wrong", value < 0);
-      cards[i].node.classList.toggle("pointed", i === least);
+      set(cards[i].node, { ".pointed": i === least });
     });
     set(asMany, { text: `what ${size} heads keep, chosen by … (dashed: the heads that are on)` });
     for (const { name, label, fill, ghost, figure, node } of ranked) {
-      const value = valueOf(name), isOn = orders[name]?.[size] === kept;
+      const value = name in orders ? values[orders[name][size]] : means[size], isOn = orders[name]?.[size] === kept;
       set(fill, { "--p": value.toFixed(4) });
       set(ghost, { "--p": own.toFixed(4) });
       set(figure, { text: number(value) });
       if (name in orders) set(label, { "aria-pressed": isOn });
-      node.classList.toggle("most", isOn);
+      set(node, { ".most": isOn });
     }
     set(next, { disabled: least === null ? "" : null });
     const { pointed } = pointer;

@@ -1,6 +1,6 @@
 // A heat map of weights, alone, with names around it or as a small card; and the scale that explains its colours.
 
-import { button, drawn, element, roving, set, short, times } from "./elements.js";
+import { button, drawn, element, heed, isPress, roving, set, short, times } from "./elements.js";
 
 const LEVELS = 40; // shades of a dense map; the number itself stands in the line below the picture
 const HATCHES = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6";
@@ -30,11 +30,8 @@ export function heatMap(rows, columns, options = {}) {
   if (label) {
     set(node, { role: "group", "aria-label": label });
     stopAt = roving(cells.map((cell) => set(cell, { role })), columns, onmove && ((cell) => onmove(placeAt(cell))));
-    field.addEventListener("keydown", (event) => {
-      if (!onpick || (event.key !== "Enter" && event.key !== " ")) return;
-      event.preventDefault();
-      onpick(placeAt(cellOf(event)));
-    });
+    const onkeydown = (event) => onpick && isPress(event) && (event.preventDefault(), onpick(placeAt(cellOf(event))));
+    set(field, { onkeydown });
   }
   return {
     node,
@@ -52,9 +49,7 @@ export function heatMap(rows, columns, options = {}) {
       });
     },
     /** Give all cells that `isIn(i)` names a class, and take it from the others. */
-    mark(name, isIn) {
-      cells.forEach((cell, i) => cell.classList.toggle(name, isIn(i)));
-    },
+    mark: (name, isIn) => cells.forEach((cell, i) => cell.classList.toggle(name, isIn(i))),
     /** Say every cell, and let the tab key come to one of them. */
     say(wordsOf, stop = 0) {
       cells.forEach((cell, i) => set(cell, { "aria-label": wordsOf(i, placeAt(i).query, placeAt(i).key) }));
@@ -72,13 +67,12 @@ export function denseMap(rows, columns, { onpick, onhover, ...attributes }) {
   const ground = drawn("rect", { class: "shade", width: columns, height: rows, "--w": 0 });
   const over = drawn("g", { class: "over" }), view = { viewBox: `0 0 ${columns} ${rows}` };
   const node = drawn("svg", { ...view, "shape-rendering": "crispEdges", ...attributes }, ground, ...shapes, over);
-  const placeAt = ({ clientX, clientY }) => {
+  const inside = (share, count) => Math.min(Math.max(Math.floor(count * share), 0), count - 1);
+  const at = (act) => ({ clientX, clientY }) => {
     const { left, top, width, height } = node.getBoundingClientRect();
-    const [x, y] = [columns * (clientX - left) / width, rows * (clientY - top) / height].map(Math.floor);
-    return { query: Math.min(Math.max(y, 0), rows - 1), key: Math.min(Math.max(x, 0), columns - 1) };
+    act({ query: inside((clientY - top) / height, rows), key: inside((clientX - left) / width, columns) });
   };
-  set(node, { onclick: (event) => onpick(placeAt(event)), onpointermove: (event) => onhover(placeAt(event)) });
-  set(node, { onpointerleave: () => onhover(null) });
+  set(node, { onclick: at(onpick), onpointermove: at(onhover), onpointerleave: () => onhover(null) });
   const show = (weights) => {
     const parts = times(LEVELS, () => "");
     weights.forEach((weight, i) => {
@@ -90,24 +84,12 @@ export function denseMap(rows, columns, { onpick, onhover, ...attributes }) {
   return { node, over, show };
 }
 
-/**
- * The blue edge of valid keys on a map; with `onlength` it is dragged. What comes back draws it at a length, or at one for
- * each row, where it ends a row.
- */
+/** The blue edge of valid keys on a map; with `onlength` it is dragged. What comes back draws it at a length. */
 export function lengthEdge({ node, over }, rows, columns, onlength) {
   const edge = drawn("path", { class: "edge" }), grip = drawn("path", { class: "grip" });
   over.append(edge, ...(onlength ? [grip] : []));
-  const onpointerdown = (event) => grip.setPointerCapture(event.pointerId);
-  const onpointermove = ({ buttons, clientX }) => {
-    const { left, width } = node.getBoundingClientRect(), length = Math.round(columns * (clientX - left) / width);
-    if (buttons) onlength(Math.min(Math.max(length, 0), columns));
-  };
-  set(grip, { onpointerdown, onpointermove });
-  const ofRow = (length, row) => length < columns ? `M${length},${row}v1` : "";
-  return (valid) => {
-    const d = typeof valid === "number" ? `M${valid},0v${rows}` : times(rows, (row) => ofRow(valid[row], row)).join("");
-    [edge, grip].forEach((path) => set(path, { d }));
-  };
+  heed(grip, (share) => onlength(Math.round(share * columns)), node);
+  return (valid) => [edge, grip].forEach((path) => set(path, { d: `M${valid},0v${rows}` }));
 }
 
 /** A frame on a map around the row of a query; what comes back draws it, and takes it away where there is none. */

@@ -39,37 +39,32 @@ export default picture(({ data, state, frame, controls, choose, headline, say })
   const path = (name) => drawn("path", { class: name });
   const curve = path("curve"), real = path("truth"), bell = path("curve thin"), line = path("query-line");
   const kernels = path("stems"), answer = drawn("circle", { class: "answer-dot", r: 8 });
-  const dots = Array.from(x, () => drawn("circle", { class: "dot" }));
-  const cells = times(x.length, () => drawn("g", { class: "cell" }, drawn("rect", { y: FOOT, height: ROW })));
   const text = (kind, words, place) => drawn("text", { class: `axis ${kind}`, ...place }, words);
-  const values = roundNumbers(bottom, top).map(([value, words]) => ({
-    line: drawn("path", { class: "ground" }),
-    name: text("left", `${words}${units.y}`, { x: PAD - 8, y: up(value) }),
-    height: up(value),
-  }));
-  const hours = roundNumbers(low, high).map(([at, words]) => {
-    return { at, name: text("below", `${words}${units.x}`, { y: FOOT + ROW + 20 }) };
-  });
-  const chart = drawn("svg", { class: "chart", role: "img" }), axis = drawn("path", { class: "ground" });
-  const name = text("left", "kernel", { y: HIGH + BELL - 15 });
-  chart.append(...values.flatMap(({ line, name }) => [line, name]), axis, name, real, ...dots, kernels, bell, curve);
-  chart.append(...cells, line, answer, ...hours.map(({ name }) => name));
+  const chart = drawn("svg", { class: "chart", role: "img" }), ground = (d) => drawn("path", { class: "ground", d });
+  let dots = [], cells = [];
   heed(chart, (share) => choose({ query: inside(low + (share * width - PAD) / (width - PAD - 14) * spread) }));
 
-  /** Place what depends on the width of the drawing alone. */
+  /** Draw anew what depends on the width of the drawing alone. */
   function layOut(wanted) {
     if (wanted === width) return;
     width = wanted;
-    set(chart, { viewBox: `0 0 ${width} ${FOOT + ROW + 28}` });
-    for (const { line, height } of values) set(line, { d: `M${PAD},${height}H${width - 14}` });
-    for (const { at, name } of hours) set(name, { x: across(at) });
-    set(axis, { d: `M${PAD},${HIGH + BELL}H${width - 14}` });
-    set(name, { x: width - 18 });
-    dots.forEach((dot, i) => set(dot, { cx: across(x[i]), cy: up(y[i]) }));
-    const edges = times(x.length + 1, (i) => across(i === 0 ? low : i === x.length ? high : (x[i - 1] + x[i]) / 2));
-    cells.forEach((cell, i) => {
-      set(cell.firstChild, { x: edges[i], width: Math.max(edges[i + 1] - edges[i], 0.5) });
+    const values = roundNumbers(bottom, top).flatMap(([value, words]) => {
+      const height = up(value);
+      return [ground(`M${PAD},${height}H${width - 14}`), text("left", words + units.y, { x: PAD - 8, y: height })];
     });
+    const axis = ground(`M${PAD},${HIGH + BELL}H${width - 14}`);
+    const name = text("left", "kernel", { x: width - 18, y: HIGH + BELL - 15 });
+    dots = Array.from(x, (at, i) => drawn("circle", { class: "dot", cx: across(at), cy: up(y[i]) }));
+    const edges = times(x.length + 1, (i) => across(i === 0 ? low : i === x.length ? high : (x[i - 1] + x[i]) / 2));
+    cells = times(x.length, (i) => {
+      const box = { x: edges[i], y: FOOT, width: Math.max(edges[i + 1] - edges[i], 0.5), height: ROW };
+      return drawn("g", { class: "cell" }, drawn("rect", box));
+    });
+    const hours = roundNumbers(low, high).map(([at, words]) =>
+      text("below", words + units.x, { x: across(at), y: FOOT + ROW + 20 })
+    );
+    set(chart, { viewBox: `0 0 ${width} ${FOOT + ROW + 28}` });
+    chart.replaceChildren(...values, axis, name, real, ...dots, kernels, bell, curve, ...cells, line, answer, ...hours);
   }
 
   /** −(at − query)² / (2 bandwidth²), the score of a Gaussian kernel. */
@@ -77,10 +72,8 @@ export default picture(({ data, state, frame, controls, choose, headline, say })
   const weightsOf = (query) => softmax(Array.from(x, (at) => score(at, query)));
   const pooled = (query) => sumOf(weightsOf(query).map((weight, i) => weight * y[i]));
   const through = (points) => `M${points.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join("L")}`;
-  const along = (height) => {
-    const places = times(161, (i) => low + spread * i / 160);
-    return through(places.map((at) => [across(at), height(at)]));
-  };
+  const places = times(161, (i) => low + spread * i / 160); // where curves are known
+  const along = (height) => through(places.map((at) => [across(at), height(at)]));
 
   function paint() {
     layOut(frame.clientWidth > PHONE || !frame.clientWidth ? WIDE : NARROW);
@@ -95,9 +88,7 @@ export default picture(({ data, state, frame, controls, choose, headline, say })
     set(answer, { cx: across(query), cy: up(value) });
     set(real, { d: truth });
     dots.forEach((dot, i) => set(dot, { r: (2.2 + 13 * Math.sqrt(weights[i])).toFixed(2) }));
-    [dots, cells].forEach((nodes) =>
-      nodes.forEach((node, i) => set(node, { "--w": Math.min(weights[i] / TOP, 1).toFixed(3) }))
-    );
+    [...dots, ...cells].forEach((node, i) => set(node, { "--w": Math.min(weights[i % x.length] / TOP, 1).toFixed(3) }));
     const sorted = [...weights].sort((a, b) => b - a), largest = number(sorted[0]);
     const [most, ...others] = [...weights.keys()].filter((i) => number(weights[i]) === largest);
     let needed = 0; // ten equal weights: nine carry 90 %, whatever the last bit of their sum is

@@ -18,6 +18,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
 
   const which = { label: tr("sequence"), options: sequences, write: (i) => ({ example: Number(i) }) };
   const measured = (length) => ({ valid_lens: state.valid_lens.with(state.example, length) });
+  const ofAll = (length) => tr("{length} of {count}", { length, count: numKeys });
   const strip = controls({
     ...(batch > 1 && { example: which }),
     num_heads: {
@@ -26,12 +27,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       write: (i) => ({ num_heads: divisors[i], head: Math.min(state.head, divisors[i] - 1) }),
       words: (i) => `${divisors[i]}`,
     },
-    valid_lens: {
-      max: numKeys,
-      read: () => state.valid_lens[state.example],
-      write: measured,
-      words: (length) => tr("{length} of {count}", { length, count: numKeys }),
-    },
+    valid_lens: { max: numKeys, read: () => state.valid_lens[state.example], write: measured, words: ofAll },
   }, { class: "controls layer-controls of-length" });
   const accuracy = element("span", { class: "accuracy" }), joined = element("div", { class: "joined", role: "img" });
   strip.lastChild.before(accuracy);
@@ -41,7 +37,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const label = tr("weights of the chosen head");
   const large = heatMap(numQueries, numKeys, { numbers: isWritten, label, onpick, onhover });
   const edge = lengthEdge(large, numQueries, numKeys, (length) => choose(measured(length)));
-  const title = titled(), barsTitle = titled();
+  const title = titled(), barsTitle = titled(tr("weight in the framed cell, by head"));
   const bars = element("div", { class: "columns", "aria-hidden": "true" }), frame = element("div");
 
   function compute() {
@@ -50,9 +46,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     weights = attentionWeights(...own, count, state.valid_lens[example]);
     if (cards.length !== count) rebuild(count);
     if (framed !== example) {
-      frame.replaceChildren(named(large, query_names[example], key_names[example]));
-      const isLong = key_names[example].some((name) => name.length > SHORT);
-      frame.querySelector(".column-names").classList.toggle("upright", isLong);
+      const body = named(large, query_names[example], key_names[example]);
+      set(body.lastChild, { ".upright": key_names[example].some((name) => name.length > SHORT) });
+      frame.replaceChildren(body);
       framed = example;
     }
   }
@@ -62,11 +58,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     cards = times(count, (head) => {
       const onpick = ({ cell }) => choose({ head, cell }), onhover = (at) => point(at && { head, ...at });
       const map = heatMap(numQueries, numKeys, { gap: count > 10 ? 0 : 0.05, "aria-hidden": true, onpick, onhover });
-      return {
-        map,
-        edge: lengthEdge(map, numQueries, numKeys),
-        node: card(count > 6 ? String(head) : headNamed(head), map, () => choose({ head })),
-      };
+      const node = card(count > 6 ? String(head) : headNamed(head), map, () => choose({ head }));
+      return { map, edge: lengthEdge(map, numQueries, numKeys), node };
     });
     set(maps, {
       "--columns": count <= 6 ? 6 : Math.min(count, 12),
@@ -86,23 +79,23 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   function paint() {
     const { example, cell, num_heads: count } = state, valid = state.valid_lens[example];
     const head = Math.min(state.head, count - 1), masked = (i) => i % numKeys >= valid;
-    cards.forEach(({ map, edge, node }, h) => {
-      map.show(weights[h].data, masked);
+    const draw = (map, weights, edge) => {
+      map.show(weights, masked);
       edge(valid);
-      joined.lastChild.children[h].classList.toggle("chosen", h === head);
       map.mark("chosen", (i) => i === cell);
+    };
+    cards.forEach(({ map, edge, node }, h) => {
+      set(joined.lastChild.children[h], { ".chosen": h === head });
       set(node, { "aria-pressed": h === head, "aria-label": headNamed(h) });
+      draw(map, weights[h].data, edge);
     });
     const own = weights[head].data;
-    large.show(own, masked);
-    edge(valid);
-    large.mark("chosen", (i) => i === cell);
+    draw(large, own, edge);
     large.say((i, query, key) => {
       const weight = masked(i) ? tr("masked") : number(own[i]);
       return tr("query {query}, key {key}: {weight}", { query, key, weight });
     }, cell);
     set(title, { text: tr("head {head} (rows: queries)", { head }) });
-    set(barsTitle, { text: tr("weight in the framed cell, by head") });
     const bar = ({ data: own }, h) =>
       element("i", { "--h": own[cell], "data-head": count > 12 && h % 4 ? "" : h, class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights.map(bar));
@@ -113,10 +106,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       ? parts("*{heads}*, split from weights trained as {trained}: *{share} right*", told)
       : parts("*{heads}*, split from weights trained as {trained}", told);
     const note = count === trained
-      ? tr("The layer was trained with {heads}.", { heads: manyHeads(trained) })
+      ? tr("The layer was trained with {heads}.", told)
       : tr("{sentence}.", { sentence: seen.join("") });
-    const inSmall = [beside(head, cell, valid), note];
-    if (count !== trained) inSmall.reverse();
+    const other = beside(head, cell, valid), inSmall = count === trained ? [other, note] : [note, other];
     const small = element("small", {}, unbroken(inSmall.filter(Boolean).join(tr(" "))));
     headline(...(count === trained ? seen : split), small);
     say(read(pointer.pointed?.head < count ? pointer.pointed : { head, cell }, valid));
@@ -158,22 +150,20 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     if (!valid) return tr("Head {head}, query {query}: no key is valid, so all weights are 0.", { head, ...at });
     const [weight, largest] = [row[key], Math.max(...row)].map((one) => number(one, 3));
     const told = { head, ...at, weight, largest, sum: number(sumOf(row)) };
-    if (key >= valid) {
-      return tr(
+    return key >= valid
+      ? tr(
         "Head {head}: query {query} → key {key} is masked and weighs 0, the largest of its row is {largest}; the row sums to {sum}.",
         told,
-      );
-    }
-    if (weight === largest) {
-      return tr(
+      )
+      : weight === largest
+      ? tr(
         "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row; the row sums to {sum}.",
         told,
+      )
+      : tr(
+        "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row is {largest}; the row sums to {sum}.",
+        told,
       );
-    }
-    return tr(
-      "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row is {largest}; the row sums to {sum}.",
-      told,
-    );
   }
 
   const inLarge = element("div", {}, title, frame), inAll = element("div", {}, barsTitle, bars, scale());

@@ -5,6 +5,12 @@ import { button, element, heed, inPercent, marked, number, picture, set, short, 
 
 const VERY_LOW = -3e6, FILL = -1e6;
 const WAYS = ["masked_softmax", "fill −1e6", "fill −∞"];
+const NO_KEY =
+  "masked_softmax gives zeros. A fill of −1e6 leaves equal scores, and a softmax shares the weight among " +
+  "them; −∞ leaves 0 divided by 0.";
+const ALL_LOW =
+  "Adding −3,000,000 to every score changes no weight of a softmax. But now −1e6 is the highest score of " +
+  "the row.";
 
 /** A score in a cell: one digit, or a power of ten where it is large. */
 const written = (score) =>
@@ -14,10 +20,8 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
   const { scores, keys, noun } = data, n = scores.length, half = Math.ceil(n / 2);
   let weights = [];
 
-  const lengths = controls(
-    { valid_len: { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` } },
-    { class: "edge-of" },
-  );
+  const length = { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` };
+  const lengths = controls({ valid_len: length }, { class: "edge-of" });
   /** A row of the table: its name, a cell for each key, and what is to be said of it. */
   function lane(name, kind = "") {
     const head = element("span", { role: "rowheader" }, name);
@@ -29,8 +33,8 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
   const names = lane("keys", "names"), raw = lane("scores", "raw"), ways = WAYS.map((name) => lane(name));
   const edge = element("i"), ground = element("div", { class: "edge-ground", "aria-hidden": "true" }, edge);
   heed(ground, (share) => choose({ valid_len: Math.round(share * n) }));
-  const table = element("div", { class: "lanes-of", role: "table", "aria-label": "scores and weights of one query" });
-  table.append(...[names, raw, ...ways].map(({ node }) => node), ground);
+  const every = { class: "lanes-of", role: "table", "aria-label": "scores and weights of one query" };
+  const table = element("div", every, ...[names, raw, ...ways].map(({ node }) => node), ground);
 
   const chips = Object.entries({
     "start": { valid_len: half, shift: 0 },
@@ -54,31 +58,22 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
     return leak > 0.995 ? "✗ all on padding" : `✗ ${percent(leak)} on padding`;
   }
 
-  /** What is seen, as parts of the headline: what goes wrong, or that the three ways agree. */
+  /** What is seen, for the headline: what goes wrong, or that the three ways agree. */
   function seen() {
     const { valid_len: valid } = state, leak = onPadding(1);
     const many = valid === 1 ? `the one ${noun}` : `the ${valid} ${noun}s`;
-    if (!valid) return marked("With no valid key, *−1e6* gives padding *✗ all the weight* and *−∞* gives *✗ NaN");
-    if (leak > 0.995) {
-      return marked(`*−1e6* gives padding *✗ all the weight*, ${many} ${valid === 1 ? "gets" : "get"} none`);
-    }
-    if (leak >= 0.005) return marked(`*−1e6* gives padding *✗ ${percent(leak)}* of the weight`);
-    if (valid === n) {
-      return marked(`*Nothing is masked*: ${n === 1 ? `the one ${noun} has` : `all ${n} ${noun}s share`} the weight`);
-    }
-    return marked(`*Padding gets nothing*: ${many} ${valid === 1 ? "has" : "share"} all the weight`);
+    const all = n === 1 ? `the one ${noun} has` : `all ${n} ${noun}s share`;
+    if (!valid) return "With no valid key, *−1e6* gives padding *✗ all the weight* and *−∞* gives *✗ NaN";
+    if (leak > 0.995) return `*−1e6* gives padding *✗ all the weight*, ${many} ${valid === 1 ? "gets" : "get"} none`;
+    if (leak >= 0.005) return `*−1e6* gives padding *✗ ${percent(leak)}* of the weight`;
+    if (valid === n) return `*Nothing is masked*: ${all} the weight`;
+    return `*Padding gets nothing*: ${many} ${valid === 1 ? "has" : "share"} all the weight`;
   }
 
   function words() {
     const { valid_len: valid, shift } = state;
-    if (!valid) {
-      return "masked_softmax gives zeros. A fill of −1e6 leaves equal scores, and a softmax shares the weight among them; −∞ leaves 0 divided by 0.";
-    }
-    if (onPadding(1) >= 0.005) {
-      return shift
-        ? "Adding −3,000,000 to every score changes no weight of a softmax. But now −1e6 is the highest score of the row."
-        : "For these scores −1e6 is not low enough.";
-    }
+    if (!valid) return NO_KEY;
+    if (onPadding(1) >= 0.005) return shift ? ALL_LOW : "For these scores −1e6 is not low enough.";
     if (valid === half && !shift) return "So far the three ways to write the mask agree.";
     const shares = times(valid, (key) => `${keys[key]} ${number(weights[0][key])}`);
     return `The three ways agree: ${shares.join(", ")}.`;
@@ -100,19 +95,16 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
       set(verdict, { text, class: `verdict ${text.startsWith("✗") ? "wrong" : ""}` });
       cells.forEach((cell, key) => {
         const weight = weights[way][key], hides = way === 0 && isMasked(key), isNaN = Number.isNaN(weight);
-        set(cell, {
-          text: hides ? "" : short(weight),
-          "aria-label": hides ? "masked" : null,
-          "--w": isNaN ? 0 : weight.toFixed(3),
-        });
+        set(cell, { text: hides ? "" : short(weight), "aria-label": hides ? "masked" : null });
         const fault = isNaN || isMasked(key) && weight >= 0.005 ? "leak" : "";
-        set(cell, { class: `number ${hides ? "hatched" : isNaN ? "" : "cell"} ${fault}` });
+        const kind = `number ${hides ? "hatched" : isNaN ? "" : "cell"} ${fault}`;
+        set(cell, { class: kind, "--w": isNaN ? 0 : weight.toFixed(3) });
       });
     });
     chips.forEach(({ choices, node }) =>
       set(node, { "aria-pressed": choices.valid_len === valid && choices.shift === shift })
     );
-    headline(...seen());
+    headline(...marked(seen()));
     say(words());
   }
 

@@ -3,7 +3,7 @@
 import { button, element, number, picture, roomy, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { isSame, percent, quoted, seen, TEN, textsOf } from "./next_words.js";
-import { ownText } from "./own_text.js";
+import { asker, ownText } from "./own_text.js";
 import { firstLargest } from "./told.js";
 
 const DEAREST = 3; // nats where the grey of the switches ends
@@ -12,9 +12,12 @@ const SURE = 0.3; // of a word that is less likely than this, many cuts make ano
 const UNKNOWN = "This page knows each head cut alone, all sets of the heads with a letter, and the draws. " +
   "In JupyterLab, where SmolLM2 is installed, every cut is computed.";
 
-export default picture(({ data, state, controls, pointer, choose, point, pointing, repaint, headline, say, ask }) => {
-  const { layers, heads, groups, draws, can_ask } = data, count = layers * heads;
-  const texts = textsOf(data), kept = data.titles.map((_, i) => texts.all[i]), canAsk = Boolean(ask && can_ask);
+export default picture((shared) => {
+  const { data, state, controls, pointer, choose, point, pointing, headline, say } = shared;
+  const { layers, heads, groups, draws } = data, count = layers * heads;
+  const texts = textsOf(data), kept = data.titles.map((_, i) => texts.all[i]);
+  const bar = element("progress", { max: 1, "aria-label": "heads measured", hidden: true });
+  const { canAsk, question, once } = asker(shared, texts.learn, (value) => set(bar, { value }));
   const placeOf = (head) => ({ layer: Math.floor(head / heads), head: head % heads });
   const nameOf = (head) => `layer ${placeOf(head).layer}, head ${placeOf(head).head}`;
   const roleOf = (head) => groups.find((group) => group.heads.includes(head))?.name;
@@ -28,9 +31,8 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     question({ text }, tell, () => choose({ text, query: texts.get(text).n - 1, cut: [] }));
   });
   const line = element("div", { class: "words", role: "group", "aria-label": "the text: choose the query" });
-  const slot = element("span", { class: "slot" });
-  const gaze = roomy("title"),
-    [most] = kept.map(({ tokens }) => tokens.map(seen)).sort((a, b) => b.join().length - a.join().length);
+  const slot = element("span", { class: "slot" }), gaze = roomy("title");
+  const [most] = kept.map(({ tokens }) => tokens.map(seen)).sort((a, b) => b.join().length - a.join().length);
   const room = [...most, "a word, not a word 50 %"].map((word) => element("span", {}, word)); // the longest text and slot
   const bars = times(TEN, () => {
     const [name, track, share] = ["name", "track-bar", "share"].map((part) => element("span", { class: part }));
@@ -41,17 +43,14 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
 
   // A switch for each head
   const cells = times(count, (head) => {
-    const flip = () => {
-      const cut = state.cut.includes(head) ? state.cut.filter((other) => other !== head) : [...state.cut, head];
-      choose({ cut, ...placeOf(head) });
-    };
+    const isCut = () => state.cut.includes(head), others = () => state.cut.filter((other) => other !== head);
+    const flip = () => choose({ cut: isCut() ? others() : [...state.cut, head], ...placeOf(head) });
     const onfocus = () => point({ head });
     return button("", flip, { class: "head-cell", role: "switch", onfocus, ...pointing({ head }) });
   });
+  const axis = times(heads, String).join("\n"); // shown beside the first layer of a line
   const columns = times(layers, (layer) => {
-    const name = element("span", { "aria-hidden": true }, layer);
-    const axis = times(heads, String).join("\n"); // shown beside the first layer of a line
-    const own = cells.slice(layer * heads, (layer + 1) * heads);
+    const name = element("span", { "aria-hidden": true }, layer), own = cells.slice(layer * heads, (layer + 1) * heads);
     return element("div", { class: "layer-column", "data-heads": axis }, name, ...own);
   });
   // Arrow keys move as one sees it: down a layer's heads, right to the next layer.
@@ -62,9 +61,8 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     element("span", { class: "sample" }, element("i", { class: `key-cell ${kind}`, "--cost": 0 }, text), words);
   const ramp = element("span", { class: "sample" }, "0", element("i", { class: "cost-ramp" }));
   ramp.append(`${DEAREST} nats lost without it`);
-  const samples = [ramp, sample("flips", "another word"), sample("", "likelier", "−")];
-  const legend = element("p", { class: "title legend" }, `${count} heads: columns are layers, rows are heads:`);
-  legend.append(...samples);
+  const axes = `${count} heads: columns are layers, rows are heads:`, samples = [ramp, sample("flips", "another word")];
+  const legend = element("p", { class: "title legend" }, axes, ...samples, sample("", "likelier", "−"));
 
   // Groups of heads, and as many others
   /** Cut some heads, and show the one of them that attends least to the start. */
@@ -72,11 +70,8 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     const text = current(), query = text.n - 1, away = cut.map((head) => Math.max(...text.look(head, query).slice(1)));
     choose({ cut, query, ...(cut.length ? placeOf(cut[firstLargest(away, 2)]) : {}) });
   }
-  const drawn = {};
-  function drawAnew(where, cuts) {
-    drawn[where] = ((drawn[where] ?? -1) + 1) % cuts.length;
-    cutAll(cuts[drawn[where]]);
-  }
+  const drawn = {}; // which of each kind of draw comes next
+  const drawAnew = (where, cuts) => cutAll(cuts[drawn[where] = ((drawn[where] ?? -1) + 1) % cuts.length]);
   const five = groups[0].heads, both = Object.entries(draws), isDrawn = (cut) => (other) => isSame(cut, other);
   const chip = (content, act, isOn) => ({ node: button(content, act, { class: "chip" }), isOn });
   const chips = [chip("all heads on", () => cutAll([]), (cut) => !cut.length)];
@@ -88,34 +83,19 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
   for (const [where, cuts] of both) {
     chips.push(chip(`5 others, ${where} ⟳`, () => drawAnew(where, cuts), (cut) => cuts.some(isDrawn(cut))));
   }
-  const tools = element("div", { class: "tools", role: "group", "aria-label": "cut a group" });
-  tools.append(...chips.map(({ node }) => node));
+  const group = { class: "tools", role: "group", "aria-label": "cut a group" };
+  const tools = element("div", group, ...chips.map(({ node }) => node));
 
   // What Python is asked
-  const bar = element("progress", { max: 1, "aria-label": "heads measured", hidden: true });
   const each = button("what does each head cost alone?", () => {
     set(bar, { hidden: null, value: 0 });
     question({ text: current().text, each: true }, () => set(bar, { hidden: true }));
   });
-  /** Learn what Python answers; `tell` hears what is wrong, or nothing, and then `then` may show it. */
-  function question(what, tell = () => {}, then = () => {}) {
-    ask(what, (answer) => {
-      if (answer.share !== undefined) return set(bar, { value: answer.share });
-      tell(answer.error ?? "");
-      if (answer.error) return;
-      texts.learn(answer);
-      then();
-      repaint();
-    });
-  }
-  const asked = new Set();
   /** Ask once for what is to be shown and not known: a text, or a cut; beside a group, all draws. */
   function askFor(text, cut) {
     const what = state.text && !texts.get(state.text) ? { text: state.text } : { text: text.text, cuts: [cut] };
-    const key = JSON.stringify(what), draws = both.flatMap(([, cuts]) => cuts);
-    if (!canAsk || asked.has(key)) return;
-    asked.add(key);
-    question(isSame(cut, five) || draws.some(isDrawn(cut)) ? { ...what, cuts: [cut, ...draws] } : what);
+    const draws = both.flatMap(([, cuts]) => cuts), isOfGroup = isSame(cut, five) || draws.some(isDrawn(cut));
+    once(what, isOfGroup ? { ...what, cuts: [cut, ...draws] } : what);
   }
 
   let shown = null, words = [];
@@ -132,33 +112,32 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
   function paintText(text, head) {
     const query = Math.min(state.query, text.n - 1), weights = text.look(head, query), role = roleOf(head);
     words.forEach((word, i) => {
-      set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title: `weight ${number(weights[i])}` });
-      word.classList.toggle("later", i > query);
+      const title = `weight ${number(weights[i])}`;
+      set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title, ".later": i > query });
     });
     const key = pointer.pointed?.key ?? firstLargest(weights, 2);
     const [who, whom] = [query, key].map((i) => i ? quoted(text.tokens[i]) : "the start");
     const rests = key === 0 && weights[0] > 0.5 ? " It rests there; that does not make it idle." : "";
-    const of = `${nameOf(head)}${role ? ` (${role})` : ""}`;
+    const of = nameOf(head) + (role ? ` (${role})` : "");
     gaze.show(`${of}: ${who} attends to ${whom}, ${number(weights[key])}.${rests}`);
   }
 
   function paintNext(text, found, cut) {
     const target = text.words[0], top = found?.first, wrong = found?.changes ? "wrong" : "";
     const old = wrong ? [element("s", {}, seen(target))] : [];
-    slot.className = `slot ${wrong}`;
     const [word, sure] = found ? [seen(top), percent(found.firstNats)] : ["?", ""];
-    slot.replaceChildren(element("b", {}, word), ...old, element("small", {}, sure));
+    set(slot, { class: `slot ${wrong}` }).replaceChildren(element("b", {}, word), ...old, element("small", {}, sure));
     headline(...claim(text, found, cut));
     // The ten words of the whole model stand still, so that each bar can be compared with itself; a newcomer is last.
     const isNew = wrong && !text.words.slice(0, TEN).includes(top);
     bars.forEach(({ node, name, share, fill, ghost }, i) => {
       const isLast = isNew && i === TEN - 1, word = isLast ? top : text.words[i];
       const nats = isLast ? found.firstNats : found?.nats[i], before = isLast ? 0 : Math.exp(-text.whole.nats[i]);
-      name.textContent = seen(word);
-      share.textContent = found ? percent(nats) : "";
+      set(name, { text: seen(word) });
+      set(share, { text: found ? percent(nats) : "" });
       set(fill, { "--p": found ? Math.exp(-nats).toFixed(4) : 0 });
       set(ghost, { "--p": before.toFixed(4), hidden: cut.length && before ? null : true });
-      node.className = `next-bar ${word === top ? `most ${wrong}` : ""}`;
+      set(node, { class: `next-bar ${word === top ? `most ${wrong}` : ""}` });
     });
   }
 
@@ -176,10 +155,9 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     }
     const named = cut.length > 1 && groups.find(({ heads: own }) => isSame(cut, own));
     const some = named ? `the ${cut.length} ${named.name} heads` : `${cut.length} of ${count} heads`;
-    const wrong = found?.changes ? "wrong" : "",
-      bold = element("b", { class: wrong }, found ? quoted(found.first) : "…");
-    const still = found && !wrong ? " still" : "", not = wrong ? `, not ${quoted(target)}` : "";
-    return [`Without ${cut.length === 1 ? nameOf(cut[0]) : some}:${still} `, bold, not];
+    const wrong = found?.changes ? "wrong" : "", still = found && !wrong ? " still" : "";
+    const bold = element("b", { class: wrong }, found ? quoted(found.first) : "…");
+    return [`Without ${cut.length === 1 ? nameOf(cut[0]) : some}:${still} `, bold, wrong && `, not ${quoted(target)}`];
   }
 
   function paintHeads(text, cut, pointed) {
@@ -189,17 +167,16 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
       const alone = nats ? `; without it ${quoted(text.words[0])} ${percent(nats[0])}` : "";
       const label = `${nameOf(i)}${role ? `, ${role}` : ""}${alone}`, full = Math.max(0, Math.min(cost / DEAREST, 1));
       set(cell, { "--cost": full.toFixed(3), "aria-checked": !cut.includes(i), "aria-label": label });
-      set(cell, { text: role ? letterOf(role) : cost <= -HELPS ? "−" : "" });
-      cell.classList.toggle("flips", changes);
-      cell.classList.toggle("pointed", i === pointed);
+      const sign = role ? letterOf(role) : cost <= -HELPS ? "−" : "";
+      set(cell, { text: sign, ".flips": changes, ".pointed": i === pointed });
     });
   }
 
   /** What a cut does to the word, in words. */
   function effect(text, cut) {
     const { cost, changes, first, nats } = text.after(cut);
-    const helps = cost <= -HELPS ? ", likelier than with all heads" : "",
-      comes = changes ? `; ${quoted(first)} comes first` : "";
+    const helps = cost <= -HELPS ? ", likelier than with all heads" : "";
+    const comes = changes ? `; ${quoted(first)} comes first` : "";
     return `${quoted(text.words[0])} ${percent(text.whole.nats[0])} → ${percent(nats[0])}${helps}${comes}.`;
   }
 
@@ -218,8 +195,8 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
       const alone = told && ` Cut alone, ${told} change the word.`;
       return `${alone} In ${elsewhere} other texts this head does${breaks}.`;
     }
-    const isFive = isSame(cut, five),
-      told = both.flatMap(([where, cuts]) => hits(cuts, `draws of 5 others (${where})`));
+    const isFive = isSame(cut, five);
+    const told = both.flatMap(([where, cuts]) => hits(cuts, `draws of 5 others (${where})`));
     if (!isFive && !both.some(([, cuts]) => cuts.some(isDrawn(cut)))) return "";
     const chance = told.length ? ` The word changes in ${told.join(" and in ")}.` : "", singles = text.each();
     if (!isFive || !singles.length) return chance;
@@ -254,15 +231,12 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
 
   const row = (name, ...parts) => element("div", { class: name }, ...parts);
   gaze.keep([128]);
-  const result = [
-    row("sentence next-line roomy", line, element("div", { class: "words room" }, ...room)),
-    row("heading", gaze.node, scale()),
-  ];
+  const sentence = row("sentence next-line roomy", line, row("words room", ...room));
   const chosen = element("details", { class: "chosen-texts" }, element("summary", {}, "how the texts were chosen"));
   chosen.append(element("p", {}, data.chosen));
-  const below = [tools, legend, grid, each, bar];
+  const likeliest = row("next-bars", ...bars.map(({ node }) => node)), heading = row("heading", gaze.node, scale());
   return {
-    nodes: [row("texts", strip, own, chosen), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
+    nodes: [row("texts", strip, own, chosen), sentence, heading, likeliest, tools, legend, grid, each, bar],
     paint,
     hint: "Click a head to cut it, or a group.",
     room: [60, 0, 300],

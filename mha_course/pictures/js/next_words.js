@@ -44,18 +44,13 @@ function textOf({ text, tokens, words, maps, ...part }, count) {
 }
 
 /** All texts that a picture holds, by what they say; `learn` takes in what Python answers about one. */
-export function textsOf({ texts, cuts, rows, maps, layers, heads }) {
-  const numbers = integers(rows), bytes = bytesOf(maps), count = layers * heads, found = new Map();
-  let row = 0, map = 0;
-  for (const { cuts: own = cuts, ...text } of texts) {
-    const size = count * text.tokens.length * (text.tokens.length + 1) / 2;
-    const [ownRows, ownMaps] = [numbers.subarray(row, row += own.length * ROW), bytes.subarray(map, map += size)];
-    found.set(text.text, textOf({ ...text, cuts: own, rows: ownRows, maps: ownMaps }, count));
-  }
+export function textsOf({ texts, cuts, layers, heads }) {
+  const count = layers * heads, found = new Map();
   const learn = (answer) => {
-    const part = { ...answer, rows: integers(answer.rows), maps: bytesOf(answer.maps) };
+    const part = { cuts, ...answer, rows: integers(answer.rows), maps: bytesOf(answer.maps) };
     if (found.has(part.text)) found.get(part.text).learn(part);
     else found.set(part.text, textOf(part, count));
   };
+  texts.forEach(learn);
   return { all: [...found.values()], get: (text) => found.get(text), learn };
 }

@@ -1,11 +1,11 @@
 // Two texts in one row: the border that a program puts between them, and how far each output is from its text alone.
 
 import { rowOf, rowsOf, unpack } from "./attention.js";
-import { amount, drawn, element, heed, marked, number, picture, set, times, titled } from "./elements.js";
+import { amount, byName, drawn, element, heed, marked, number, picture, set, times, titled } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const AGAIN = "start again";
-const POSITIONS = { [AGAIN]: AGAIN, "go on": "go on" };
+const BORDER = "Text B begins at token 5. The lines are where the program puts the border.";
 
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { names, border: right, alike } = data, every = unpack(data), n = names.length;
@@ -20,17 +20,15 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const strip = controls({
     border: { label: "border before token", max: n, words: (border) => `${border} of ${n}` },
     masked: { label: "mask by text", check: true },
-    positions: { options: POSITIONS },
+    positions: { options: byName([AGAIN, "go on"]) },
   });
   const map = heatMap(n, n, { label: "attention weights", class: "chart", onmove: point, onhover: point });
   heed(map.node, (across) => choose({ border: Math.round(across * n) }));
   const line = map.over.appendChild(drawn("path", { class: "edge" })), verdicts = times(n, () => element("span"));
   const title = titled("weights; on the right, how far each output is from its text alone");
-  const left = element("div", {}, title, named(map, names, names, verdicts)), side = element("div", {}, scale());
-  side.append(
-    element("p", {}, "Text B begins at token 5. The lines are where the program puts the border."),
-    element("p", {}, "Hatched: masked. Dashed: attended to or masked by mistake."),
-  );
+  const left = element("div", {}, title, named(map, names, names, verdicts));
+  const masked = "Hatched: masked. Dashed: attended to or masked by mistake.", note = (text) => element("p", {}, text);
+  const side = element("div", {}, scale(), note(BORDER), note(masked));
 
   function compute() {
     const { weights, far } = readRow(state.border, state.masked, state.positions === AGAIN);

@@ -15,21 +15,17 @@ export function pageModel(state) {
   };
 }
 
-function bytes(text) {
-  const letters = atob(text), numbers = new Uint8Array(letters.length);
-  for (let i = 0; i < letters.length; i++) numbers[i] = letters.charCodeAt(i);
-  return numbers;
-}
-const decoded = (value) => typeof value?.base64 === "string" ? bytes(value.base64) : value;
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+/** What a value of the page's JSON stands for: bytes travel as text. */
+const decoded = (_, value) => typeof value?.base64 === "string" ? bytes(value.base64) : value;
 
 /** Put the live picture in place of every still one whose state the page holds; `pictures` are modules by kind. */
 export function bringToLife(pictures) {
   const shown = new Map(); // how often each name of a picture has been used: a screen reader lists them by name
   for (const figure of document.querySelectorAll("figure[data-mha-live]")) {
     const kept = document.querySelector(`script[data-mha-state="${figure.dataset.mhaLive}"]`);
-    const { kind, state } = kept ? JSON.parse(kept.textContent) : {};
+    const { kind, state } = kept ? JSON.parse(kept.textContent, decoded) : {};
     if (!pictures[kind]) continue;
-    state.data = Object.fromEntries(Object.entries(state.data).map(([name, value]) => [name, decoded(value)]));
     const place = document.createElement("div");
     pictures[kind].render({ model: pageModel(state), el: place });
     const live = place.querySelector(".mha-live");

@@ -16,10 +16,9 @@ export default picture((parts) => {
   let reading = null;
 
   const time = player(times(data.steps, (step) => step), parts, [], { label: "step", pause: CALM });
-  const sizes = Object.keys(places).map(Number).map((size) => {
-    const node = button(size, () => choose({ block_size: size }), { "aria-label": `blocks of ${size}` });
-    return { size, node };
-  });
+  const sizes = Object.keys(places).map(Number);
+  const chip = (size) => button(size, () => choose({ block_size: size }), { "aria-label": `blocks of ${size}` });
+  const chips = sizes.map(chip);
 
   const rowAt = (i) => Math.floor(i / longest), blockAt = (i) => Math.floor(i / state.block_size);
   const ownerAt = (i) => rows.find((row) => reading.tables[row].includes(blockAt(i)));
@@ -39,16 +38,11 @@ export default picture((parts) => {
   const names = rows.map((row) => button("", () => choose({ row }), { class: "glyph" }));
   const entries = rows.map(() => [element("th", { scope: "row" }), element("td")]);
   const div = (name, ...nodes) => element("div", name ? { class: name } : {}, ...nodes);
-  const chips = element("span", { class: "tools" }, ...sizes.map(({ node }) => node));
   const tables = element("table", { class: "figures" }, ...entries.map((cells) => element("tr", {}, ...cells)));
-  const left = div(
-    "",
-    titled("one rectangle: a row for each text"),
-    div("framed", div("row-names", ...names), maps.rectangle.node),
-    element("p", {}, TOLD),
-  );
+  const rectangle = div("framed", div("row-names", ...names), maps.rectangle.node);
+  const left = div("", titled("one rectangle: a row for each text"), rectangle, element("p", {}, TOLD));
   const memory = div("memory-of", maps.memory.node, div("", titled("the tables"), tables));
-  const right = div("", titled("memory in blocks of ", chips), memory);
+  const right = div("", titled("memory in blocks of ", element("span", { class: "tools" }, ...chips)), memory);
 
   function compute() {
     const { step, block_size: size } = state, rectangle = Array(count).fill(null), memory = [...rectangle];
@@ -63,18 +57,8 @@ export default picture((parts) => {
     const counts = texted.map((text) => text ? step - text.first + 1 : 0);
     const placesOf = (row) => texted[row] ? places[size][texts.indexOf(texted[row])].slice(0, counts[row]) : [];
     const tables = rows.map((row) => placesOf(row).filter((_, at) => at % size === 0).map((place) => place / size));
-    const numbers = tables.flat().length;
-    reading = {
-      rectangle,
-      memory,
-      here,
-      texted,
-      counts,
-      tables,
-      numbers,
-      tokens: sumOf(counts),
-      taken: size * numbers,
-    };
+    const numbers = tables.flat().length, sums = { numbers, tokens: sumOf(counts), taken: size * numbers };
+    reading = { rectangle, memory, here, texted, counts, tables, ...sums };
   }
 
   /** Who has left before this step, and who comes. */
@@ -122,22 +106,20 @@ export default picture((parts) => {
   }
 
   function paint() {
-    const { step, block_size: size } = state,
-      { texted, tables, numbers, tokens, taken } = reading,
-      { pointed } = pointer;
-    const marked = pointed?.row ?? state.row, unused = amount(taken - tokens, "unused place", "unused places");
+    const { step, block_size: size } = state, { texted, tables, numbers, tokens, taken } = reading;
+    const { pointed } = pointer, marked = pointed?.row ?? state.row;
+    const unused = amount(taken - tokens, "unused place", "unused places");
     const small = element("small", {}, attends(marked));
     headline(`Blocks of ${size} reserve `, unused, `, the rectangle ${count - tokens}`, small);
     time.paint();
-    for (const own of sizes) set(own.node, { "aria-pressed": own.size === size });
+    chips.forEach((chip, i) => set(chip, { "aria-pressed": sizes[i] === size }));
     const words = { rectangle: paintMap("rectangle", marked), memory: paintMap("memory", marked) };
     paintBlocks(size, marked);
     rows.forEach((row) => {
-      const name = texted[row]?.name ?? "–", look = { class: row === marked ? "chosen" : null };
+      const name = texted[row]?.name ?? "–", texts = [`${row}: ${name}`, tables[row].join(" ")];
       const aloud = `row ${row}, ${texted[row] ? `text ${name}` : "no text"}`;
-      set(names[row], { text: `${row}: ${name}`, "aria-label": aloud, "aria-pressed": row === state.row });
-      set(entries[row][0], { text: `${row}: ${name}`, ...look });
-      set(entries[row][1], { text: tables[row].join(" "), ...look });
+      set(names[row], { text: texts[0], "aria-label": aloud, "aria-pressed": row === state.row });
+      entries[row].forEach((cell, i) => set(cell, { text: texts[i], class: row === marked ? "chosen" : null }));
     });
     const at = pointed ? `${words[pointed.name](pointed.i)}. ` : "", told = amount(numbers, "number", "numbers");
     const held = `${tokens} tokens take ${count} places in the rectangle, ${taken} in blocks`;

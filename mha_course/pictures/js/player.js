@@ -11,7 +11,7 @@ const PAUSE = 180; // milliseconds between two steps that play
 export function player(steps, { state, controls, choose, repaint }, charts = [], options = {}) {
   const last = steps.length - 1;
   const { label = "training step", pause = PAUSE, words = (step) => `${steps[step]} of ${steps[last]}` } = options;
-  let timer = null;
+  let timer;
   const write = (step) => (stop(), { step });
   const strip = controls({ step: { label, max: last, write, words } });
   const play = button("▶ play", () => timer ? stop() : start());
@@ -20,13 +20,9 @@ export function player(steps, { state, controls, choose, repaint }, charts = [],
     timer = setInterval(forward, pause);
     choose({ step: state.step < last ? state.step + 1 : 0 });
   }
-  function stop() {
-    clearInterval(timer);
-    timer = null;
-    repaint();
-  }
+  const stop = () => (timer = clearInterval(timer), repaint());
   const paint = () => play.textContent = timer ? "❚❚ pause" : "▶ play";
   for (const chart of charts) heed(chart, (share) => choose(write(Math.round(share * last))));
   const node = element("div", { class: "player" }, play, strip, ...charts);
-  return { node, paint, stop, isPlaying: () => timer !== null };
+  return { node, paint, stop, isPlaying: () => timer !== undefined };
 }

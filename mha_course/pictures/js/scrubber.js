@@ -32,8 +32,7 @@ export default picture((parts) => {
     const sizes = [queries.length, keys.length], options = { "aria-hidden": true, onpick, onhover };
     const map = size > MANY ? denseMap(...sizes, options) : heatMap(...sizes, { gap: 0.04, ...options });
     const frame = queryFrame(map, keys.length);
-    const hasNames = Math.max(queries.length, keys.length) <= MOST_NAMES;
-    const shown = hasNames ? { node: named(map, queries, keys) } : map;
+    const shown = Math.max(...sizes) <= MOST_NAMES ? { node: named(map, queries, keys) } : map;
     return { map, frame, node: card(title, shown, () => choose({ head })) };
   });
   roving(cards.map(({ node }) => node), cards.length, (head) => choose({ head }));
@@ -41,9 +40,8 @@ export default picture((parts) => {
   function paint() {
     const { step, head, query } = state;
     const maps = times(titles.length, (i) => {
-      const start = (step * titles.length + i) * size;
-      const own = Float32Array.from(shares.subarray(start, start + size), (share) => share / FINEST);
-      return matrix(queries.length, keys.length, own);
+      const start = (step * titles.length + i) * size, own = shares.subarray(start, start + size);
+      return matrix(queries.length, keys.length, Float32Array.from(own, (share) => share / FINEST));
     });
     cards.forEach(({ map, frame, node }, i) => {
       map.show(maps[i].data);
@@ -55,23 +53,18 @@ export default picture((parts) => {
     const looks = pointer.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
     const key = looks.key ?? firstLargest(row, 2), most = looks.key === undefined ? "most weight, " : "";
     const [from, to] = [nameOf(queries, looks.query), nameOf(keys, key)], title = capital(titles[looks.head]);
-    const { words, weight, uniform, clear } = patterns[step][looks.head];
-    const link = `${from} to ${to}, ${inPercent(row[key])} %`;
-    const small = `Step ${steps[step]} · uniform attention: ${uniform} · ${link}`;
+    const { words, weight, uniform, clear } = patterns[step][looks.head], link = `${from} to ${to}`;
+    const small = `Step ${steps[step]} · uniform attention: ${uniform} · ${link}, ${inPercent(row[key])} %`;
     const beside = element("small", {}, unbroken(small));
     if (clear) headline(`${title} attends to `, words, " with ", weight, " of its weight", beside);
     else headline(`${title} has `, "no clear pattern", `: ${words}, `, weight, beside);
     say(`Step ${steps[step]}${lossAt(step)}. ${title}: from ${from} ${most}${number(row[key])} on ${to}.`);
   }
 
-  const maps = element("div", {
-    class: "maps of-run",
-    "--columns": Math.min(titles.length, 6),
-    "--few": size > MANY ? 2 : 5,
-  });
-  maps.append(...cards.map(({ node }) => node));
+  const look = { class: "maps of-run", "--columns": Math.min(titles.length, 6), "--few": size > MANY ? 2 : 5 };
+  const maps = element("div", look, ...cards.map(({ node }) => node));
   const hint = "Move the slider, or choose a row of a map.", found = patterns.flat().map(({ words }) => words);
-  const most = longest([...queries, ...keys].map(String)),
-    room = [longest(titles) + longest(found) + 36, 58 + 2 * most, 101];
+  const most = longest([...queries, ...keys].map(String));
+  const room = [longest(titles) + longest(found) + 36, 58 + 2 * most, 101];
   return { nodes: [node, maps, scale()], paint, hint, room, end: stop };
 });

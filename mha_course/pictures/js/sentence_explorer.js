@@ -4,7 +4,7 @@ import { bytesOf } from "./attention.js";
 import { button, drawn, element, inPercent, number, parts } from "./elements.js";
 import { picture, roving, set, times, titled, tr } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
-import { ownText } from "./own_text.js";
+import { asker, ownText } from "./own_text.js";
 import { firstLargest } from "./told.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
@@ -13,38 +13,27 @@ const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the 
 
 const headAt = (layer, head) => tr("layer {layer}, head {head}", { layer, head });
 
-export default picture(({ data, state, controls, pointer, choose, pointing, repaint, headline, say, ask }) => {
-  const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
-  let start = 0;
-  const all = new Map(sentences.map(({ text, tokens }) => {
-    const own = { tokens, weights: numbers.subarray(start, start += layers * heads * tokens.length ** 2) };
-    return [text, own];
-  }));
+export default picture((shared) => {
+  const { data, state, controls, pointer, choose, pointing, headline, say } = shared;
+  const { sentences, named, layers, heads } = data, all = new Map();
+  const learn = ({ text, tokens, weights }) => all.set(text, { tokens, weights: bytesOf(weights) });
+  sentences.forEach(learn);
   const kept = [...all.values()], current = () => all.get(state.text) ?? kept[state.example];
   let shown = null, fitted = null, words = [], glyphs = [], drawnArcs = [];
 
   const options = sentences.map(({ text }) => text), inside = ({ tokens }) => Math.min(state.query, tokens.length - 1);
   const write = (i) => ({ example: Number(i), text: "", query: inside(kept[i]) });
   const strip = controls({ example: { label: tr("sentence"), options, write } });
-  const canAsk = Boolean(ask && data.can_ask), asked = new Set();
-  /** Learn a sentence from Python; `tell` hears what is wrong, or nothing, and then `act` may show it. */
-  function learn(text, tell = () => {}, act = repaint) {
-    asked.add(text);
-    ask({ text }, ({ error = "", tokens, weights }) => {
-      tell(error);
-      if (!error) all.set(text, { tokens, weights: bytesOf(weights) }) && act();
-    });
-  }
-  const own = ownText(canAsk, tr("a sentence of your own"), (text, tell) => {
-    learn(text, tell, () => choose({ text, query: inside(all.get(text)) }));
-  });
+  const { canAsk, question, once } = asker(shared, learn),
+    show = (text) => choose({ text, query: inside(all.get(text)) });
+  const own = ownText(canAsk, tr("a sentence of your own"), (text, tell) => question({ text }, tell, () => show(text)));
   const line = element("div", { class: "words", role: "group", "aria-label": tr("words: choose the query") });
   const arcs = drawn("svg", { class: "arcs", "aria-hidden": true });
   const chips = named.map(({ layer, head, name }) =>
     button(name, () => choose({ layer, head }), { class: "chip", title: headAt(layer, head) })
   );
-  const names = element("div", { class: "tools named", role: "group", "aria-label": tr("heads with a name") });
-  names.append(...chips);
+  const group = { class: "tools named", role: "group", "aria-label": tr("heads with a name") };
+  const names = element("div", group, ...chips);
   const grid = element("div", { class: "glyphs", role: "group", "aria-label": tr("all heads"), "--heads": heads });
   const from = titled();
 
@@ -70,12 +59,11 @@ export default picture(({ data, state, controls, pointer, choose, pointing, repa
     });
     const corner = element("span", { class: "first", "data-of": tr("head"), "aria-hidden": true });
     const numbered = times(heads, (head) => element("span", { "aria-hidden": true }, head));
-    const rows = times(layers, (layer) => [
-      element("span", { class: "first", "data-of": tr("layer") }, layer),
-      ...glyphs.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node),
-    ]);
+    const first = (layer) => element("span", { class: "first", "data-of": tr("layer") }, layer);
+    const nodes = glyphs.map(({ node }) => node);
+    const rows = times(layers, (layer) => [first(layer), ...nodes.slice(layer * heads, (layer + 1) * heads)]);
     grid.replaceChildren(corner, ...numbered, ...rows.flat());
-    roving(glyphs.map(({ node }) => node), heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
+    roving(nodes, heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
   }
 
   /** Give the words the largest letters with which they stand in one line, or else in the fewest lines. */
@@ -101,9 +89,9 @@ export default picture(({ data, state, controls, pointer, choose, pointing, repa
     if (String(wanted) === String(drawnArcs)) return;
     arcs.classList.toggle("growing", drawnArcs.length > 0 && drawnArcs[0] !== query);
     drawnArcs = wanted;
-    const boxes = words.map(({ offsetLeft, offsetTop: top, offsetWidth, offsetHeight }) => {
-      return { x: offsetLeft + offsetWidth / 2, top, bottom: top + offsetHeight, middle: top + offsetHeight / 2 };
-    });
+    const boxes = words.map(({ offsetLeft: left, offsetTop: top, offsetWidth: width, offsetHeight: height }) => (
+      { x: left + width / 2, top, bottom: top + height, middle: top + height / 2 }
+    ));
     const { x, top, bottom, middle } = boxes[query], isBeside = (box) => Math.abs(box.middle - middle) < 5;
     const isOneLine = boxes.every(isBeside), isBelow = !isOneLine && isBeside(boxes[0]); // there is no room above these
     set(arcs, { viewBox: `0 0 ${line.clientWidth} ${line.clientHeight}` });
@@ -117,14 +105,13 @@ export default picture(({ data, state, controls, pointer, choose, pointing, repa
     };
     const order = [...weights.keys()].filter((key) => weights[key] >= FAINT).sort((a, b) => weights[a] - weights[b]);
     arcs.replaceChildren(...order.map((key) => {
-      const width = (1.5 + 8 * weights[key]).toFixed(1);
-      const d = pathTo(boxes[key], key);
+      const width = (1.5 + 8 * weights[key]).toFixed(1), d = pathTo(boxes[key], key);
       return drawn("path", { class: "arc", d, pathLength: 1, "stroke-width": width, "--w": weights[key] });
     }));
   }
 
   function paint() {
-    if (canAsk && state.text && !all.has(state.text) && !asked.has(state.text)) learn(state.text);
+    if (state.text && !all.has(state.text)) once({ text: state.text });
     if (current() !== shown) rebuild(current());
     const { tokens } = shown, query = Math.min(state.query, tokens.length - 1);
     const { layer = state.layer, head = state.head } = pointer.pointed ?? {}, weights = rowAt(layer, head, query);
@@ -143,9 +130,9 @@ export default picture(({ data, state, controls, pointer, choose, pointing, repa
       set(node, { "aria-pressed": isChosen, "aria-label": most });
       if (!grid.contains(document.activeElement)) set(node, { tabindex: isChosen ? 0 : -1 });
     }
-    named.forEach((entry, i) => set(chips[i], { "aria-pressed": entry.layer === layer && entry.head === head }));
-    const name = named.find((entry) => entry.layer === layer && entry.head === head)?.name,
-      of = headAt(layer, head);
+    const isShown = (entry) => entry.layer === layer && entry.head === head, of = headAt(layer, head);
+    named.forEach((entry, i) => set(chips[i], { "aria-pressed": isShown(entry) }));
+    const name = named.find(isShown)?.name;
     const key = pointer.pointed?.key ?? firstLargest(weights, 2), isMost = pointer.pointed?.key === undefined;
     const small = element("small", {}, name ? `${name}${tr(": ")}${of}` : of), share = inPercent(weights[key]);
     const ends = { query: "\u0000", key: "\u0001" };
@@ -153,12 +140,8 @@ export default picture(({ data, state, controls, pointer, choose, pointing, repa
     const tokenFor = { "\u0000": element("b", { class: "q" }, tokens[query]), "\u0001": tokens[key] };
     headline(...seen.map((part) => tokenFor[part] ?? part), small);
     from.textContent = tr("all {count} heads, from “{token}”", { count: layers * heads, token: tokens[query] });
-    const told = {
-      query: tokens[query],
-      head: name ? tr("{stage} ({way})", { stage: of, way: name }) : of,
-      weight: number(weights[key]),
-      key: tokens[key],
-    };
+    const told = { query: tokens[query], weight: number(weights[key]), key: tokens[key] };
+    told.head = name ? tr("{stage} ({way})", { stage: of, way: name }) : of;
     const next = firstLargest(weights.with(key, -1), 2), second = { key: tokens[next], weight: number(weights[next]) };
     say(
       tokens.length > 1 ? tr("Of the other tokens, “{key}” gets the largest weight, {weight}.", second) : "",

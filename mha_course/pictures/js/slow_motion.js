@@ -1,6 +1,6 @@
 // Attention in motion: a query and its keys as arrows that are dragged; products, weights and output follow the hand.
 
-import { softmax } from "./attention.js";
+import { softmax, sumOf } from "./attention.js";
 import { drawn, element, inPercent, number, picture, roving, set, times, titled } from "./elements.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
@@ -14,27 +14,25 @@ const BY_KEY = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, 1], ArrowD
 
 export default picture((shared) => {
   const { state, controls, pointer, choose, point, headline, say } = shared, { queries, keys, values } = state.numbers;
-  const size = keys[0].length, n = keys.length, width = values[0].length, root = Math.sqrt(size);
+  const n = keys.length, size = 2; // features
   const reach = Math.ceil(Math.max(LEAST_REACH, ...[queries, keys, values].flat(2).map(Math.abs)));
   let stages = null, touched = null; // the key whose number walks, when one was touched
 
   const length = { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` };
-  const strip = controls({ ...(queries.length > 1 ? { query: { max: queries.length - 1 } } : {}), valid_len: length }, {
-    class: "controls of-length",
-  });
+  const which = queries.length > 1 ? { query: { max: queries.length - 1 } } : {};
+  const strip = controls({ ...which, valid_len: length }, { class: "controls of-length" });
   const walk = player(STEPS, shared, [], { label: "step", pause: PAUSE_OF_STEP, words: (step) => STEPS[step] });
   const top = element("div", { class: "motion-top" }, strip, walk.node);
 
   const vectors = [], output = drawn("circle", { class: "pooled" });
-  /** A vector in the plane of two features, the first of them `from`, whose tip is dragged or moved by arrow keys. */
-  function vector(given, row, from, plane) {
+  const onGrid = (x) => Math.min(Math.max(GRID * Math.round(x / GRID), -reach), reach);
+  /** A vector in a plane, whose tip is dragged or moved by arrow keys. */
+  function vector(given, row, plane) {
     const kind = given[0], isQuery = given === "queries", rowNow = () => isQuery ? state.query : row;
-    const at = () => [0, 1].map((i) => state.numbers[given][rowNow()][from + i] ?? 0);
+    const at = () => state.numbers[given][rowNow()];
     function move(to) {
-      const own = state.numbers[given], onGrid = (x) => Math.min(Math.max(GRID * Math.round(x / GRID), -reach), reach);
-      const moved = own[rowNow()].map((x, i) => to[i - from] === undefined ? x : onGrid(to[i - from]));
       touched = given === "keys" ? row : touched;
-      choose({ numbers: { ...state.numbers, [given]: own.with(rowNow(), moved) } });
+      choose({ numbers: { ...state.numbers, [given]: state.numbers[given].with(rowNow(), to.map(onGrid)) } });
     }
     let hold = null; // from where a hand drags
     const onpointerdown = ({ target, pointerId, x, y }) => {
@@ -49,43 +47,37 @@ export default picture((shared) => {
       const by = BY_KEY[event.key];
       if (by) (event.preventDefault(), move(at().map((x, i) => x + GRID * by[i])));
     };
-    const name = { role: "slider", tabindex: 0, "aria-label": isQuery ? "query" : `${given.slice(0, -1)} ${row}` };
-    const ends = { "aria-valuemin": -reach, "aria-valuemax": reach };
-    const tip = element("div", { class: `tip ${kind}`, ...name, ...ends, onpointerdown, onpointermove, onkeydown });
-    const line = drawn("path", { class: kind === "v" ? "arc" : `arrow ${kind}` }),
-      dot = drawn("circle", { class: "point", r: 3 });
+    const label = isQuery ? "query" : `${given.slice(0, -1)} ${row}`,
+      hands = { onpointerdown, onpointermove, onkeydown };
+    const tip = element("div", { class: `tip ${kind}`, role: "slider", tabindex: 0, "aria-label": label, ...hands });
+    set(tip, { "aria-valuemin": -reach, "aria-valuemax": reach });
+    const line = drawn("path", { class: kind === "v" ? "arc" : `arrow ${kind}` });
     tip.textContent = isQuery ? "q" : kind + row;
-    vectors.push({ kind, row, from, at, line, dot, tip });
+    vectors.push({ kind, row, at, line, dot: drawn("circle", { class: "point", r: 3 }), tip });
     return vectors.at(-1);
   }
-  /** A plane of two features with its vectors. */
-  function plane(given, from, features) {
+  /** A plane with its vectors, and what stands on them. */
+  function plane(title, given, ...above) {
     const drawing = drawn("svg", { viewBox: "-100 -100 200 200", "aria-hidden": true });
-    const field = element("div", { class: "plane" }, drawing),
-      title = given.at(-1) === "values" ? "values, output" : "q, keys";
-    const own = given.flatMap((name) =>
-      times(name === "queries" ? 1 : state.numbers[name].length, (row) => vector(name, row, from, field))
-    );
+    const field = element("div", { class: "plane" }, drawing);
+    const own = given.flatMap(([name, count]) => times(count, (row) => vector(name, row, field)));
     drawing.append(drawn("path", { class: "ground", d: "M-100,0H100M0,-100V100" }), ...own.map(({ line }) => line));
-    if (given[0] === "values") drawing.append(...own.map(({ dot }) => dot), ...(from ? [] : [output]));
+    if (above.length) drawing.append(...own.map(({ dot }) => dot), ...above);
     field.append(...own.map(({ tip }) => tip));
-    const which = features > 2 ? `: features ${[from, from + 1].filter((i) => i < features).join(", ")}` : "";
-    return element("div", { class: "plane-of" }, titled(title + which), field);
+    return element("div", { class: "plane-of" }, titled(title), field);
   }
-  const planes = (given, features) => times(Math.ceil(features / 2), (pair) => plane(given, 2 * pair, features));
   const bars = times(n, (key) => element("div", { class: "bar-of" }, `k${key}`, element("i", { class: "bar" })));
-  const shares = element("div", { class: "shares", "aria-hidden": true }, titled("softmax"));
-  shares.append(...bars);
-  const motion = element("div", { class: "motion" }, ...planes(["keys", "queries"], size), shares);
-  motion.append(...planes(["values"], width));
+  const shares = element("div", { class: "shares", "aria-hidden": true }, titled("softmax"), ...bars);
+  const motion = element("div", { class: "motion" }, plane("q, keys", [["keys", n], ["queries", 1]]), shares);
+  motion.append(plane("values, output", [["values", n]], output));
 
   const cells = new Map();
   /** A table of numbers that can be pointed at; `name` and its place are a number's address. */
   function table(name, title, rows, columns, kind = "") {
     const own = times(rows * columns, (i) => {
-      const place = { name, row: Math.floor(i / columns), column: i % columns, i };
-      const node = element("span", { class: `number ${kind}`, role: "img" });
-      set(node, { onpointerenter: () => point(place), onfocus: () => point(place), onblur: () => point(null) });
+      const place = { name, row: Math.floor(i / columns), column: i % columns, i }, here = () => point(place);
+      const acts = { onpointerenter: here, onfocus: here, onblur: () => point(null) };
+      const node = element("span", { class: `number ${kind}`, role: "img", ...acts });
       cells.set(`${name} ${place.row} ${place.column}`, { node, ...place });
       return node;
     });
@@ -102,8 +94,8 @@ export default picture((shared) => {
     table("scaled", `÷ √${size}`, n, 1),
     table("masked", "mask", n, 1),
     table("weight", "softmax", n, 1, "cell"),
-    table("v", "values", n, width, "v"),
-    table("output", "output", 1, width, "v"),
+    table("v", "values", n, size, "v"),
+    table("output", "output", 1, size, "v"),
   ];
 
   const threads = drawn("svg", { class: "threads", "aria-hidden": true }, drawn("path"));
@@ -112,21 +104,20 @@ export default picture((shared) => {
 
   function compute() {
     const { queries, keys, values } = state.numbers, q = queries[state.query], valid = state.valid_len;
-    const score = keys.map((key) => key.reduce((total, part, i) => total + part * q[i], 0));
-    const scaled = score.map((value) => value / root);
+    const score = keys.map((key) => sumOf(key.map((part, i) => part * q[i])));
+    const scaled = score.map((value) => value / Math.sqrt(size)), weight = Array.from(softmax(scaled, valid));
     const masked = scaled.map((value, key) => key < valid ? value : -Infinity);
-    const weight = Array.from(softmax(scaled, valid));
-    const output = times(width, (i) => weight.reduce((total, w, key) => total + w * values[key][i], 0));
+    const output = times(size, (i) => sumOf(weight.map((w, key) => w * values[key][i])));
     stages = { q, k: keys.flat(), score, scaled, masked, weight, v: values.flat(), output, valid };
   }
 
   /** The addresses of what a number is made of, and the sum that makes it. */
   function origin({ name, row, column }) {
     const signed = (value) => value < 0 ? `(${number(value)})` : number(value);
-    const product = (a, b) => `${signed(a)} · ${signed(b)}`;
-    const valid = stages.valid, powers = times(valid, (key) => `e^${number(stages.masked[key])}`);
+    const product = (a, b) => `${signed(a)} · ${signed(b)}`, { valid } = stages;
+    const powers = times(valid, (key) => `e^${number(stages.masked[key])}`);
     const share = `e^${number(stages.masked[row])} ÷ (${powers.join(" + ")})`;
-    const parts = times(n, (key) => product(stages.weight[key], stages.v[key * width + column]));
+    const parts = times(n, (key) => product(stages.weight[key], stages.v[key * size + column]));
     const madeOf = {
       q: () => [[], "the query: what is looked for"],
       k: () => [[], `key ${row}: what token ${row} offers to be found by`],
@@ -143,20 +134,18 @@ export default picture((shared) => {
     return madeOf[name]();
   }
 
+  const listed = (numbers) => `(${numbers.map((value) => number(value)).join(", ")})`;
   /** What each step does, in its largest number: parts of the headline. */
   function done(step) {
     const { valid, score, scaled, weight, output } = stages;
     const gone = n - valid, [fits, most] = [score, weight].map((own) => firstLargest(own, 2));
     if (step === 0) return ["q · k: ", `key ${fits} fits query ${state.query} best`, `, ${number(score[fits])}`];
     if (step === 1) return [`÷ √${size}: `, `${number(score[fits])} becomes ${number(scaled[fits])}`];
-    if (step === 2) {
-      return ["mask: ", gone ? `the last ${gone === 1 ? "key falls" : `${gone} keys fall`} out` : "all keys count"];
-    }
+    const fall = gone ? `the last ${gone === 1 ? "key falls" : `${gone} keys fall`} out` : "all keys count";
+    if (step === 2) return ["mask: ", fall];
     if (!valid) return ["no key counts: ", "every weight is 0"];
-    if (step === 3) {
-      return [`softmax: key ${most} gets `, `${inPercent(weight[most])}\u00a0%`, " of the weight"];
-    }
-    return ["output: ", `(${output.map((value) => number(value)).join(", ")})`, `, mostly value ${most}`];
+    if (step === 3) return [`softmax: key ${most} gets `, `${inPercent(weight[most])}\u00a0%`, " of the weight"];
+    return ["output: ", listed(output), `, mostly value ${most}`];
   }
 
   /** Lines from the causes to the number that they make. */
@@ -174,22 +163,21 @@ export default picture((shared) => {
   function drawVectors(step) {
     const place = ([x, y]) => [INNER * x / reach, -INNER * y / reach], { valid, weight, output: made } = stages;
     const text = ([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`;
-    for (const { kind, row, from, at, line, dot, tip } of vectors) {
+    for (const { kind, row, at, line, dot, tip } of vectors) {
       const own = at(), [x, y] = place(own), far = Math.hypot(x, y) || 1, isValid = kind === "q" || row < valid;
       const [u, v] = far > 1 ? [x / far, y / far] : [0, -1], tipAt = text([x, y]);
       const [left, right] = [1, -1].map((side) => text([x - 9 * u - 5 * side * v, y - 9 * v + 5 * side * u]));
       set(dot, { cx: x, cy: y });
       if (kind === "v") {
-        const d = `M${tipAt}L${text(place([made[from] ?? 0, made[from + 1] ?? 0]))}`;
+        const d = `M${tipAt}L${text(place(made))}`;
         const thick = step < FIRST.v || !weight[row] ? 0 : 1 + 9 * weight[row];
         set(line, { d, "--w": weight[row].toFixed(3), "stroke-width": thick });
       } else set(line, { d: `M0,0L${tipAt}${far > 9 && isValid ? `M${left}L${tipAt}L${right}` : ""}` });
-      line.classList.toggle("masked", !isValid);
-      tip.classList.toggle("hatched", !isValid);
-      set(tip, { "--x": x / HALF, "--y": y / HALF, "--u": u, "--v": v }); // its name stands beyond it
-      set(tip, { "aria-valuenow": own[0], "aria-valuetext": `(${own.map((value) => number(value)).join(", ")})` });
+      set(line, { ".masked": !isValid });
+      set(tip, { ".hatched": !isValid, "--x": x / HALF, "--y": y / HALF, "--u": u, "--v": v }); // its name stands beyond it
+      set(tip, { "aria-valuenow": own[0], "aria-valuetext": listed(own) });
     }
-    const [cx, cy] = place([made[0], made[1] ?? 0]).map((x) => x.toFixed(1));
+    const [cx, cy] = place(made).map((x) => x.toFixed(1));
     set(output, { cx, cy, r: step < FIRST.output ? 0 : 7 });
     bars.forEach((bar, key) => set(bar.lastChild, { "--w": step < FIRST.weight ? 0 : weight[key].toFixed(3) }));
   }
@@ -203,22 +191,18 @@ export default picture((shared) => {
   }
 
   function paint() {
-    const { step, query } = state, { pointed } = pointer, [causes, words] = pointed ? origin(pointed) : [[], ""];
-    const { valid } = stages;
+    const { step, query } = state, { pointed } = pointer, { valid } = stages;
+    const [causes, words] = pointed ? origin(pointed) : [[], ""];
     for (const [address, { node, name, row, column, i }] of cells) {
       const value = stages[name][i], text = step < FIRST[name] ? "" : number(value);
       const place = /^(k|v|q|output)$/.test(name) ? `${row} ${column}` : row, isOfKey = !/^(q|output)$/.test(name);
-      set(node, { text, "aria-label": `${name} ${place}: ${text || "not yet"}` });
+      set(node, { text, "aria-label": `${name} ${place}: ${text || "not yet"}`, ".cause": causes.includes(address) });
       if (name === "weight") set(node, { "--w": text ? value.toFixed(3) : 0 });
-      node.classList.toggle("cause", causes.includes(address));
-      node.classList.toggle("effect", name === pointed?.name && i === pointed.i);
-      node.classList.toggle("hatched", isOfKey && row >= valid);
-      node.classList.toggle("last", isOfKey && row === valid - 1);
-      node.classList.toggle("after", isOfKey && !row && !valid);
+      set(node, { ".effect": name === pointed?.name && i === pointed.i, ".hatched": isOfKey && row >= valid });
+      set(node, { ".last": isOfKey && row === valid - 1, ".after": isOfKey && !row && !valid });
     }
     for (const [name, lane] of lanes) {
-      lane.classList.toggle("later", step < FIRST[name]);
-      lane.classList.toggle("current", FIRST[name] === step && !/^[qkv]$/.test(name));
+      set(lane, { ".later": step < FIRST[name], ".current": FIRST[name] === step && !/^[qkv]$/.test(name) });
     }
     draw(causes, pointed && cells.get(`${pointed.name} ${pointed.row} ${pointed.column}`).node);
     drawVectors(step);
@@ -239,6 +223,6 @@ export default picture((shared) => {
     paint,
     end: walk.stop,
     hint: "Drag an arrow, press ▶, or point at a number.",
-    room: [Math.max(42, 9 * width + 30), 0, 20 + 17 * n],
+    room: [48, 0, 20 + 17 * n],
   };
 });

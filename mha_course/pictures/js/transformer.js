@@ -50,12 +50,8 @@ export function transformer(parameters, blocks) {
   }
 
   return (patches, gates) => {
-    let X = embedPatches(patches);
-    const weights = blocks.map((name, i) => {
-      const [output, seen] = block(name, X, gates[i]);
-      X = output;
-      return seen;
-    });
+    let X = embedPatches(patches), own;
+    const weights = blocks.map((name, i) => ([X, own] = block(name, X, gates[i]), own));
     return { weights, logits: affine(X, "output") };
   };
 }

@@ -51,32 +51,27 @@ function movesOf({ batch_size: b, num_tokens: n, num_heads: h, head_size: d }, o
 }
 
 export default picture(({ data, state, controls, pointer, choose, point, pointing, repaint, headline, say }) => {
-  const rail = element("div", { class: "rail", role: "group", "aria-label": tr("steps") });
   const follow = ({ buttons, clientX, clientY }) => {
     const over = buttons && document.elementFromPoint(clientX, clientY)?.closest(".station");
-    const step = stations.findIndex(({ node }) => node === over);
+    const step = stations.indexOf(over);
     if (step >= 0 && step !== state.step) choose({ step });
   };
-  rail.addEventListener("pointermove", follow);
+  const rail = element("div", { class: "rail", role: "group", "aria-label": tr("steps"), onpointermove: follow });
   const stations = times(7, (i) => {
-    const [dot, name, shape, at] = ["i", "span", "code", "b"].map((kind) => element(kind));
-    return { name, shape, at, node: button([dot, name, shape, at], () => choose({ step: i }), { class: "station" }) };
+    const parts = ["i", "span", "code", "b"].map((kind) => element(kind));
+    return button(parts, () => choose({ step: i }), { class: "station" });
   });
   for (const [name, from, to] of [["transpose_qkv", 0, 4], ["transpose_output", 4, 7]]) {
-    const own = stations.slice(from, to).map(({ node }) => node);
-    rail.append(element("div", { class: "rail-of", "--count": to - from }, element("code", {}, name), ...own));
+    const look = { class: "rail-of", "--count": to - from };
+    rail.append(element("div", look, element("code", {}, name), ...stations.slice(from, to)));
   }
-  roving(stations.map(({ node }) => node), 7, (step) => choose({ step }));
+  roving(stations, 7, (step) => choose({ step }));
 
   const stage = element("div", { class: "travel", role: "group", "aria-label": tr("numbers: choose one to follow") });
   const width = () => stage.clientWidth || 900, names = element("div", { "aria-hidden": "true" });
-  const orders = ["X", "now", RIGHT].map((name) => {
+  const orders = ["X", tr("now"), RIGHT].map((name) => {
     const field = element("div", { class: "in-order" });
-    return {
-      field,
-      cells: [],
-      node: element("div", { class: "order" }, element("span", {}, name === "now" ? tr("now") : name), field),
-    };
+    return { field, cells: [], node: element("div", { class: "order" }, element("span", {}, name), field) };
   });
   const reading = element("div", { class: "orders", "aria-hidden": "true" });
   const key = tr("read row by row (flatten). Colour: head. Darker: later token");
@@ -117,31 +112,22 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     const { num_heads: h, batch_size: b } = state, isRight = state.axes === RIGHT;
     const axes = axesInWords(), order = state.axes.split(", ").map((axis) => axes[axis]).join(tr(", "));
     const told = { h, wrong, count, order, matrices: b * h, moved: step && movedBy(step) };
-    if (step === 0) return parts("X: *a row is a token*, its {h} heads side by side", told);
-    if (step === 1) return parts("reshape *moves {moved} of {count} numbers*: it cuts each row into {h} heads", told);
-    if (step === 2 && isRight) {
-      return parts("permute *moves {moved} of {count} numbers*: each head’s tokens come together", told);
-    }
-    if (step === 2) return parts("permute *moves {moved} of {count} numbers*: {order}", told);
-    if (step === 3 && wrong) {
-      const [before, many, after] = parts("reshape: *{wrong} of {count} numbers* are in another’s place", told);
-      return [before, element("b", { class: "wrong" }, many), after];
-    }
-    if (step === 3) {
-      return parts(
-        "reshape *moves {moved} of {count} numbers*: {matrices} matrices, one head of one example each",
-        told,
-      );
-    }
-    if (step === 4) {
-      return parts("back: reshape *moves {moved} of {count} numbers*, the first axis is split again", told);
-    }
-    if (step === 5) {
-      return parts("back: permute *moves {moved} of {count} numbers*, each token’s heads come together", told);
-    }
-    return wrong
-      ? parts("back: *every number is where it was*, though {wrong} of {count} numbers were in another’s place", told)
-      : parts("back: *every number is where it was*");
+    const [before, many, after] = parts("reshape: *{wrong} of {count} numbers* are in another’s place", told);
+    return [
+      parts("X: *a row is a token*, its {h} heads side by side", told),
+      parts("reshape *moves {moved} of {count} numbers*: it cuts each row into {h} heads", told),
+      isRight
+        ? parts("permute *moves {moved} of {count} numbers*: each head’s tokens come together", told)
+        : parts("permute *moves {moved} of {count} numbers*: {order}", told),
+      wrong
+        ? [before, element("b", { class: "wrong" }, many), after]
+        : parts("reshape *moves {moved} of {count} numbers*: {matrices} matrices, one head of one example each", told),
+      parts("back: reshape *moves {moved} of {count} numbers*, the first axis is split again", told),
+      parts("back: permute *moves {moved} of {count} numbers*, each token’s heads come together", told),
+      wrong
+        ? parts("back: *every number is where it was*, though {wrong} of {count} numbers were in another’s place", told)
+        : parts("back: *every number is where it was*"),
+    ][step];
   }
 
   function words(step, wrong) {
@@ -189,12 +175,11 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     const act = (tag) => choose({ follow: Number(tag) === state.follow ? -1 : Number(tag) });
     const look = (tag) => ({ "--head": `var(--head-${tag[2]})`, "--token": tag[1] });
     tiles = tags.map((tag) => {
-      const focus = { onfocus: () => point(tag), onblur: () => point(null) };
-      const node = button("", () => act(tag), { class: "tag", "aria-label": `${tag}: ${spelled(tag)}`, ...look(tag) });
-      return { tag, node: set(node, { ...pointing(tag), ...focus }) };
+      const acts = { ...pointing(tag), onfocus: () => point(tag), onblur: () => point(null), ...look(tag) };
+      return button("", () => act(tag), { class: "tag", "aria-label": `${tag}: ${spelled(tag)}`, ...acts });
     });
-    roving(tiles.map(({ node }) => node), tiles.length);
-    stage.replaceChildren(names, ...tiles.map(({ node }) => node));
+    roving(tiles, tiles.length);
+    stage.replaceChildren(names, ...tiles);
     for (const strip of orders) {
       strip.cells = new Map(tags.map((tag) => [tag, element("i", look(tag))]));
       set(strip.field, { "--of": tags.length }).replaceChildren(...strip.cells.values());
@@ -209,29 +194,26 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
     names.replaceChildren(...edges.map(({ x, y, text, kind, wide }) => {
       const look = { class: `edge-name ${kind}`, ...at(x, y), ...(wide && { "--wide": `${wide}px` }) };
-      return element("span", look, String(text));
+      return element("span", look, text);
     }));
-    for (const { tag, node } of tiles) {
-      const { x, y } = places.get(tag);
-      set(node, { ...at(x, y), "aria-pressed": tag === follow });
-      set(node, { text: tag === follow || tag === pointed ? tag : "" });
-      node.classList.toggle("stranger", Boolean(present.isFolded) && wrong.has(tag));
-    }
+    const isMarked = (tag) => tag === follow || tag === pointed;
+    tags.forEach((tag, i) => {
+      const { x, y } = places.get(tag), look = { ".stranger": present.isFolded && wrong.has(tag) };
+      set(tiles[i], { ...at(x, y), ...look, "aria-pressed": tag === follow, text: isMarked(tag) ? tag : "" });
+    });
     const tall = Math.max(...moves.map((move) => layout(move).height)); // of all steps, so that nothing below moves
     set(stage, { "--tall": `${tall}px`, "--cell": `${w - 2}px` });
     orders.forEach(({ cells, node }, i) => {
       const own = [moves[0], present, right[step]][i].tags;
       set(node, { hidden: i === 2 && axes === RIGHT ? "" : null });
-      own.forEach((tag, place) => {
-        const isMarked = tag === follow || tag === pointed;
-        set(cells.get(tag), { "--at": place / own.length, class: isMarked ? "marked" : null });
-      });
+      own.forEach((tag, place) =>
+        set(cells.get(tag), { "--at": place / own.length, class: isMarked(tag) ? "marked" : null })
+      );
     });
-    stations.forEach(({ name, shape, at, node }, i) => {
-      set(name, { text: moves[i].name });
-      set(shape, { text: `(${moves[i].shape.join(", ")})` });
-      set(at, { text: indexOf(follow, moves[i]) });
-      set(node, { "aria-pressed": i === step });
+    stations.forEach((station, i) => {
+      const texts = ["", moves[i].name, `(${moves[i].shape.join(", ")})`, indexOf(follow, moves[i])];
+      texts.forEach((text, part) => set(station.children[part], { text }));
+      set(station, { "aria-pressed": i === step });
     });
     const fold = (toggle, body, isOpen, text) => {
       set(toggle, { text, "aria-expanded": isOpen });
@@ -241,10 +223,9 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
     const offer = isOpen("order") ? tr("back to 0, 2, 1, 3 ▴") : tr("try another order ▾");
     fold(toggles.order, order, isOpen("order"), offer);
     headline(...seen(step, tags.length, wrong.size));
-    const about = pointed && places.has(pointed) ? pointed : places.has(follow) ? follow : null;
-    const told = about &&
-      { tag: about, address: spelled(about), at: indexOf(about, present), i: present.tags.indexOf(about) };
-    const where = about ? tr("{tag} ({address}) is at {at}, number {i} in reading order.", told) : "";
+    const tag = [pointed, follow].find((one) => places.has(one));
+    const told = tag && { tag, address: spelled(tag), at: indexOf(tag, present), i: present.tags.indexOf(tag) };
+    const where = tag ? tr("{tag} ({address}) is at {at}, number {i} in reading order.", told) : "";
     say([where, words(step, wrong.size)].filter(Boolean).join(tr(" ")));
   }
 
