@@ -485,7 +485,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const all = times(count, (head) => strand(MOST_LEVELS, { "--own": `var(--ring-${head})` }, 6, .3, .95));
     const lines = all.map((_, head) => linesOf(head, count)), { dots, fill } = dotsAround(), strands = drawn("g");
     const seats = times(RING, (i) => placeOf(i)).map(([cx, cy]) => drawn("circle", { class: "seat", cx, cy, r: 15 }));
-    const letters = times(RING, (i) => placeOf(i)).map(([x, y]) => drawn("text", { x, y }));
+    const letters = times(RING, (i) => placeOf(i)).map(([x, y]) => drawn("text", { class: "mark", x, y }));
     const drawing = drawn("svg", { viewBox: "26 26 348 348", "aria-hidden": true });
     drawing.append(strands, ...dots, ...seats, ...letters);
     const share = element("b"), fourRight = element("small", {}, tr("all four right"));
