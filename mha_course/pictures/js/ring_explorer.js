@@ -541,7 +541,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     body.replaceChildren(...isOpen ? [stage, below] : [opening]);
     const told = { count: OPENING[1], heads: manyHeads(OPENING[1]), share: percentOf(.999), step: STEPS };
     const claims = [learning(told), won(told)].map((own) => own.join(""));
-    const most = longest([`${read(RING - 1, SHIFTS.map(() => ["a", "b"]))} ${hint}`]);
+    const most = longest([read(RING - 1, SHIFTS.map(() => ["a", "b"]))]);
     const [large, small, words] = isOpen ? [58, 90, most] : [longest(claims), 0, 0];
     headline("n".repeat(large), element("small", {}, "n".repeat(small)));
     headline("");
