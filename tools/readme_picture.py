@@ -32,7 +32,8 @@ WIDTH, WIDEST, SHARED = (
 STEPS = range(0, 401, 20)  # of the film: the training steps that are shown
 FRAME, END = 200, 3000  # milliseconds of a frame, and of the end, with which the film begins, too
 QUALITY, MOST_BYTES = 50, 500_000  # of a film
-HIDDEN = ".ring-opening > p, .ring-opening ~ *, :has(> .ring-opening) ~ * { display: none !important }"  # what is there to be touched
+# What is there to be touched, and what stands below it.
+HIDDEN = ".ring-opening > p, :has(> .ring-opening) ~ * { display: none !important }"
 # What the workers of both trainings say is held back until a frame asks for a step.
 HOLD = """
 const held = [];
