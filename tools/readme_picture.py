@@ -29,23 +29,24 @@ WIDTH, WIDEST, SHARED = (
     980,
     (1200, 630),
 )  # of the film; of the image beside a link: the picture, and its own pixels
-MODELS = {1: range(40, 401, 72), 4: range(0, 401, 40)}  # of the film: heads, and the training steps that are shown
-FRAME, END = 240, 2400  # milliseconds of a frame, and of the last one of each model
-QUALITY, MOST_BYTES = 40, 500_000  # of a film
-# Lets a scrubber show a training step, waits until all figures are there, and leaves of the curve what is known then.
-SCRUB = """
-async share => {
-    const node = document.querySelector('.ring-course [role=slider]');
-    const { left, top, width } = node.getBoundingClientRect();
-    node.setPointerCapture = () => {};
-    node.dispatchEvent(new PointerEvent('pointerdown', { clientX: left + share * width, clientY: top + 5 }));
+STEPS = range(0, 401, 20)  # of the film: the training steps that are shown
+FRAME, END = 200, 3000  # milliseconds of a frame, and of the end, with which the film begins, too
+QUALITY, MOST_BYTES = 50, 500_000  # of a film
+# What is there to be touched, and what stands below it.
+HIDDEN = ".ring-opening > p, :has(> .ring-opening) ~ * { display: none !important }"
+# What the workers of both trainings say is held back until a frame asks for a step.
+HOLD = """
+const held = [];
+window.Worker = class extends Worker {
+    set onmessage(hear) { super.onmessage = event => held.push({ step: event.data.step, tell: () => hear(event) }); }
+};
+window.upTo = async step => {
     const frame = () => new Promise(requestAnimationFrame);
-    for (await frame(), await frame(); document.querySelector('[aria-busy]'); await frame());
+    while (held.filter(one => one.step === step).length < 2) await frame();
+    for (const one of held) if (one.step <= step) one.tell?.(one.tell = null);
     await frame();
-    const curve = document.querySelector('.curve-of.gated'), points = curve.getAttribute('d').split('L');
-    curve.setAttribute('d', points.slice(0, 1 + Math.round(share * (points.length - 1))).join('L'));
-    for (const name of document.querySelectorAll('.loss.named b')) name.style.opacity = share < 1 ? 0 : 1;
-}
+    await frame();
+};
 """
 
 
@@ -71,7 +72,7 @@ def main():
         ring, sentence = shown().values()
         (FOLDER / "sentence_explorer.png").write_bytes(shot(browser, sentence, 796, 2, "light"))
         for scheme in ("light", "dark"):
-            film(frames(browser, scheme), FOLDER / f"ring_{scheme}.webp")
+            film(frames(browser, ring, scheme), FOLDER / f"ring_{scheme}.webp")
         hero = Image.open(io.BytesIO(shot(browser, ring, WIDEST, 2, "light")))
         shared(hero.convert("RGB")).save(FOLDER / SHARED_IMAGE, optimize=True)
         browser.close()
@@ -86,41 +87,39 @@ def shared(hero):
     return sheet.quantize(256, dither=Image.Dither.NONE)
 
 
-def opened(browser, picture, width, scale, scheme, folder):
-    """A page that shows a picture without motion; ``width`` is that of the picture itself."""
+def opened(browser, picture, width, scale, scheme, motion):
+    """A page that shows a picture; ``width`` is that of the picture itself."""
     page = browser.new_page(
         viewport={"width": width + 24, "height": 1000},
         device_scale_factor=scale,
         color_scheme=scheme,
-        reduced_motion="reduce",
+        reduced_motion=motion,
     )
-    page.goto(pictures.save_html(picture, Path(folder, "page.html")).as_uri())
-    page.wait_for_function("document.querySelector('.mha-live') && !document.querySelector('[aria-busy]')")
+    page.add_init_script(HOLD)
+    with tempfile.TemporaryDirectory() as folder:
+        page.goto(pictures.save_html(picture, Path(folder, "page.html")).as_uri())
+    page.locator(".mha-live").wait_for()
     return page
 
 
 def shot(browser, picture, width, scale, scheme):
-    """A picture's saved page as a PNG."""
-    with tempfile.TemporaryDirectory() as folder:
-        page = opened(browser, picture, width, scale, scheme, folder)
-        png = page.locator(".mha-live").screenshot()
+    """A picture's saved page as a PNG, without motion."""
+    page = opened(browser, picture, width, scale, scheme, "reduce")
+    page.wait_for_function("!document.querySelector('.mha-live [aria-busy]')")
+    png = page.locator(".mha-live").screenshot(style=HIDDEN)
     page.close()
     return png
 
 
-def frames(browser, scheme):
-    """Images and their milliseconds: the Ring trains one head, and then four."""
-    with tempfile.TemporaryDirectory() as folder:
-        page = opened(browser, pictures.RingExplorer(num_heads=1), WIDTH, 1, scheme, folder)
-    for heads, steps in MODELS.items():
-        page.get_by_role("button", name=f"{heads} head").click()
-        page.get_by_role("button", name="train here").click()
-        page.get_by_text("step 400 of 400").wait_for(timeout=300_000)
-        for step in steps:
-            page.evaluate(SCRUB, step / 400)
-            image = Image.open(io.BytesIO(page.locator(".mha-live").screenshot())).convert("RGB")
-            yield image, END if step == steps[-1] else FRAME
+def frames(browser, ring, scheme):
+    """Images and their milliseconds: the Ring at its end, as it trains one head and four, and at its end again."""
+    page = opened(browser, ring, WIDTH, 1, scheme, "no-preference")
+    images = []
+    for step in STEPS:
+        page.evaluate("step => upTo(step)", step)
+        images.append(Image.open(io.BytesIO(page.locator(".mha-live").screenshot(style=HIDDEN))).convert("RGB"))
     page.close()
+    return [(images[-1], END // 2), *((image, FRAME) for image in images[:-1]), (images[-1], END)]
 
 
 def film(shown, path):

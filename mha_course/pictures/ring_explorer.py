@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.language import listed, sentences, tr
 from mha_course.models.any_layer import copied, num_heads_of
-from mha_course.models.heads_needed import HEAD_COUNTS, SEEDS, accuracy, accuracy_by_seed, trained_neighbours
+from mha_course.models.heads_needed import HEAD_COUNTS, accuracy, accuracy_by_seed, trained_neighbours
 from mha_course.models.neighbours import SHIFTS, NeighbourModel, held_out_rows, weights_on_messages
 from mha_course.models.one_head import NUM_TOKENS
 from mha_course.models.training import seeded
@@ -25,21 +25,23 @@ NAMES, SIGNS = (
 ORDER = sorted(range(len(SHIFTS)), key=lambda message: -SHIFTS[message])  # as in the row, from left to right
 LEAST, MOST = 0.15, 0.5  # mean weights from which a head's key is named, and named in words
 SAME = 1e-2  # by how much logits of a layer of another's own may be off
-SIDE, BAR, BAR_HEIGHT = 320, 40, 70  # of the still picture, in pixels: the ring, a bar and its ground
+OPENING = 1, 4  # heads of the two rings that the widget opens with
+SIDE = 320  # of a ring in the still picture, in pixels
 FAINT = 0.05  # weight from which the still picture draws a chord
 
 
 class RingExplorer(LivePicture):
     """Show heads that learn in a widget: twelve letters on a ring, of which each token predicts its four neighbours.
 
-    A chord is an attention weight, its colour the head. The browser trains a model for any number of heads; the models
-    that are shown before, and in a still picture, ship with the library (``make weights``).
+    A chord is an attention weight, its colour the head. The widget opens with two rings, on which 1 head and 4 heads
+    learn; a button opens the rest. The browser trains a model for any number of heads; the models shown before, and
+    in a still picture, ship with the library (``make weights``).
 
     Args:
         model: a trained ``NeighbourModel`` to show instead, such as ``ring_lab()``, or a copy of it with another layer
             (``with_layer``); it is left as it is, and nothing is trained. Heads that attend to the same neighbour stand
             together, and are switched off together, too.
-        first: first values of the attributes; without any, the widget opens with two trainings, of 1 and of 4 heads.
+        first: first values of the attributes.
 
     Attributes:
         num_heads: 1, 2, 3, 4, 6, 8 or 12; with a model, its own.
@@ -48,6 +50,8 @@ class RingExplorer(LivePicture):
         valid_lens: how many keys are valid, 1 to 12.
         letters: the row, 12 letters from a to j.
         query: the token whose chords stand out, 0 to 11.
+        explore: whether all this is shown, or only the two rings; True with a model or another first value, and after
+            a change of another attribute.
 
     Raises:
         ValueError: ``model`` has other parameters than a ``NeighbourModel`` for four letters, or its layer computes
@@ -60,6 +64,7 @@ class RingExplorer(LivePicture):
     off, valid_lens = choice(traitlets.List()), Place(lambda _: NUM_TOKENS + 1, first=1)
     letters = choice(traitlets.Unicode(ROW))
     query = Place(lambda self: NUM_TOKENS)
+    explore = OneOf(lambda self: (True, *[False for _ in self.data["ranges"][:1]]))
 
     def __init__(self, model: torch.nn.Module | None = None, **first: Any):
         self.test, self.truth = (part[:TEST_ROWS] for part in held_out_rows(len(SHIFTS)))
@@ -74,12 +79,13 @@ class RingExplorer(LivePicture):
             "ranges": [] if model else _ranges(),
             "names": [tr(name) for name in NAMES],
             "shares": _shares(own, self.test) if own else [],
-            "opens": model is None and not first,
         }
         heads = own.attention.num_heads if own else 4
-        first = {"num_heads": heads, "split_into": 0, "valid_lens": NUM_TOKENS, **first}
+        first = {"explore": bool(own or first), "num_heads": heads, "split_into": 0, "valid_lens": NUM_TOKENS, **first}
         title = tr("What is each head worth?") if own else tr("How many heads does it take?")
         super().__init__(title, data, **first)
+        others = [name for name in self.choices if name != "explore"]
+        self.observe(lambda _change: self.set_trait("explore", True), others)
 
     @traitlets.validate("off")
     def _validate_off(self, proposal):
@@ -125,11 +131,13 @@ class RingExplorer(LivePicture):
         gates[list(more_off)] = 0
         return accuracy(self.model(), self.test, self.truth, self.valid_lens, gates)
 
-    @torch.no_grad()
     def look(self) -> tuple[Tensor, Tensor]:
         """Return the row's attention weights, (heads, 12, 12), and its answers as numbers of letters, (12, 4)."""
-        model = self.model()
-        logits = model(self._row()[None], torch.tensor([self.valid_lens]), self.gates())
+        return self._look(self.model(), self.gates())
+
+    @torch.no_grad()
+    def _look(self, model: NeighbourModel, gates: Tensor) -> tuple[Tensor, Tensor]:
+        logits = model(self._row()[None], torch.tensor([self.valid_lens]), gates)
         return model.attention.attention_weights[0], logits[0].argmax(dim=-1)
 
     def _row(self) -> Tensor:
@@ -141,120 +149,84 @@ class RingExplorer(LivePicture):
         return [job(own.tolist()) for own in on_message]
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """Draw the ring with its chords; beside it the accuracy of all models, and the heads in words."""
-        weights, answers = self.look()
-        canvas = Canvas(SIDE + 30 + len(HEAD_COUNTS) * BAR, SIDE + 8)
-        self._draw_ring(canvas, weights, answers)
-        right = self.accuracy()
-        heads = [(tr("head {head}", head=head), self._lost(head), own) for head, own in enumerate(self.jobs())]
-        x, y = SIDE + 30, 0.0
-        if self.data["ranges"]:
-            self._draw_bars(canvas, x)
-            y = BAR_HEIGHT + 70.0
-        canvas.text(x, y, tr("accuracy lost without a head"), size=11, colour="text")
-        for head, (name, worth, own) in enumerate(heads):
-            across, down = (head // 6 * 142, y + 20 + head % 6 * 24)
-            canvas.box(across + x, down, 4, 20, fill=self._colour(head))
-            canvas.text(across + x + 10, down - 1, f"{name}  {worth}", size=10, colour="text")
-            canvas.text(across + x + 10, down + 10, own, size=10)
-        shares = [
-            (self._colour(own[0]), self._worth(" + ".join(map(str, own)), tr(NAMES[message]), *own))
-            for message, own in zip(ORDER, self.shares, strict=False)
-            if len(own) > 1
-        ]
-        if shares:
-            y += 36 + 24 * min(len(heads), 6)
-            canvas.text(x, y, tr("accuracy lost without a neighbour's heads"), size=11, colour="text")
-        for i, (colour, words) in enumerate(shares):
-            canvas.box(x, y + 22 + 18 * i, 4, 14, fill=colour)
-            canvas.text(x + 10, y + 22 + 18 * i, words, size=10)
-        state = tr(
-            "{heads} of {size} features: all four neighbours right for {share} of the letters, "
-            "{valid} of {keys} keys valid.",
-            heads=many(self.heads),
-            size=self.num_hiddens // self.heads,
-            share=percent(right),
-            valid=self.valid_lens,
-            keys=NUM_TOKENS,
-        )
+        """Draw the two rings of the opening, or one ring, and tell what its heads are worth."""
+        opening = [(self.models[heads], torch.ones(heads)) for heads in OPENING if not self.explore]
+        shown, states = opening or [(self.model(), self.gates())], []
+        canvas = Canvas(len(shown) * (SIDE + 20) - 20, SIDE + 24)
+        for i, (model, gates) in enumerate(shown):
+            heads, right = len(gates), accuracy(model, self.test, self.truth, self.valid_lens, gates)
+            self._draw_ring(canvas, i * (SIDE + 20), model, gates)
+            middle = i * (SIDE + 20) + SIDE / 2
+            canvas.text(middle, SIDE / 2 - 6, percent(right), size=32, anchor="mm", colour="text")
+            canvas.text(middle, SIDE / 2 + 20, tr("all four right"), size=12, anchor="mm")
+            canvas.text(middle, SIDE, many(heads), size=16, anchor="ma", colour="text")
+            state = tr(
+                "{heads} of {size} features: all four neighbours right for {share} of the letters, "
+                "{valid} of {keys} keys valid.",
+                heads=many(heads),
+                size=self.num_hiddens // heads,
+                share=percent(right),
+                valid=self.valid_lens,
+                keys=NUM_TOKENS,
+            )
+            states.append(state)
         split = tr("The weights were trained with {heads}.", heads=many(self.num_heads)) if self.split_into else ""
         every = listed(
             tr("{heads} {share}", heads=heads, share=percent(seeds[0].item()))
             for heads, seeds in accuracy_by_seed().items()
         )
         bars = tr("By number of heads: {shares}.", shares=every) if self.data["ranges"] else ""
-        told = listed((self._worth(name, own, head) for head, (name, _, own) in enumerate(heads)), "; ")
-        means = tr("Mean weights, and accuracy lost without the head: {heads}.", heads=told)
-        together = listed((words for _, words in shares), "; ")
-        both = tr("Accuracy lost without a neighbour's heads: {heads}.", heads=together) if shares else ""
-        return canvas, sentences([state, split, bars, means, both]), state
+        if opening:
+            return canvas, sentences([*states, bars]), sentences(states)
+        worth = [self._worth(tr("head {head}", head=head), own, head) for head, own in enumerate(self.jobs())]
+        means = tr("Mean weights, and accuracy lost without the head: {heads}.", heads=listed(worth, "; "))
+        shares = [
+            self._worth(" + ".join(map(str, own)), tr(NAMES[message]), *own)
+            for message, own in zip(ORDER, self.shares, strict=False)
+            if len(own) > 1
+        ]
+        both = tr("Accuracy lost without a neighbour's heads: {heads}.", heads=listed(shares, "; ")) if shares else ""
+        return canvas, sentences([*states, split, bars, means, both]), sentences([*states, both])
 
     def _worth(self, name: str, job: str, *heads: int) -> str:
-        """What these heads do, and the accuracy that is lost without them."""
-        return tr("{heads} {job}, {lost}", heads=name, job=job, lost=self._lost(*heads))
-
-    def _lost(self, *heads: int) -> str:
-        """The accuracy that is lost without these heads, too, in words."""
-        return tr("off") if {*heads} <= {*self.off} else percent(self.accuracy() - self.accuracy(*heads))
+        """What these heads do, and the accuracy that is lost without them, too."""
+        is_off = {*heads} <= {*self.off}
+        lost = tr("off") if is_off else percent(self.accuracy() - self.accuracy(*heads))
+        return tr("{heads} {job}, {lost}", heads=name, job=job, lost=lost)
 
     def _colour(self, head: int) -> str:
         """The colour of a head, which is its neighbour's if every head attends to one."""
         is_by_neighbour = sum(map(len, self.shares)) == self.heads
         return f"ring-{[head in own for own in self.shares].index(True) if is_by_neighbour else head % 4}"
 
-    def _draw_ring(self, canvas: Canvas, weights: Tensor, answers: Tensor) -> None:
-        middle, radius, row = SIDE / 2, SIDE * 0.345, self._row()
+    def _draw_ring(self, canvas: Canvas, left: float, model: NeighbourModel, gates: Tensor) -> None:
+        weights, answers = self._look(model, gates)
+        row, chords, heads = self._row(), weights * gates[:, None, None], len(gates)
 
         def place(token: float, far: float = 1.0) -> tuple[float, float]:
             angle = 2 * math.pi * token / NUM_TOKENS - math.pi / 2
-            return middle + far * radius * math.cos(angle), middle + far * radius * math.sin(angle)
+            return left + SIDE * (0.5 + 0.4 * far * math.cos(angle)), SIDE * (0.5 + 0.4 * far * math.sin(angle))
 
-        chords = weights * self.gates()[:, None, None]
         for weight, head, query, key in sorted(
             (chords[at].item(), *at) for at in map(tuple, (chords > FAINT).nonzero().tolist()) if at[1] != at[2]
         ):
             around = (key - query + 6) % NUM_TOKENS - 6
-            aside = 0.09 * (head - (self.heads - 1) / 2) / max(1, self.heads / 4)
-            bend = place(query + around / 2, 0.8 / math.sqrt(abs(around)) + aside)
-            canvas.line(
-                [
-                    tuple((1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c for a, b, c in zip(*ends, strict=True))
-                    for ends in [(place(query), bend, place(key))]
-                    for t in (step / 16 for step in range(17))
-                ],
-                colour=self._colour(head),
-                thickness=(6 if query == self.query else 2.5) * weight,
-            )
-        arc = [place(-0.5 + step * self.valid_lens / 60, 1.36) for step in range(61)]
-        canvas.line(arc, colour="key", thickness=2)
+            aside = 0.09 * (head - (heads - 1) / 2) / max(1, heads / 4)
+            ends = place(query), place(query + around / 2, 0.8 / math.sqrt(abs(around)) + aside), place(key)
+            curve = [
+                tuple((1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c for a, b, c in zip(*ends, strict=True))
+                for t in (step / 16 for step in range(17))
+            ]
+            canvas.line(curve, colour=self._colour(head), thickness=4 * weight)
         for token, letter in enumerate(self.letters):
-            x, y = place(token)
-            chosen, valid = token == self.query, token < self.valid_lens
-            fill = "text" if chosen else "paper" if valid else "card"
-            canvas.box(x - 12, y - 12, 24, 24, fill=fill, line="text" if valid else "edge", radius=12)
-            canvas.text(x, y, letter, size=13, anchor="mm", colour="paper" if chosen else "text" if valid else "soft")
+            (x, y), is_valid = place(token), token < self.valid_lens
+            canvas.box(x - 12, y - 12, 24, 24, fill="paper" if is_valid else "card", line="edge", radius=12)
+            canvas.text(x, y, letter, size=13, anchor="mm", colour="text" if is_valid else "soft")
             for slot, message in enumerate(ORDER):
-                x, y = place(token + 0.19 * (slot - 1.5), 1.23)
-                right = answers[token, message] == row[(token - SHIFTS[message]) % NUM_TOKENS]
-                fill, line = ("text", "text") if right else ("paper", "wrong")
+                x, y = place(token + 0.19 * (slot - 1.5), 1.2)
+                is_right = answers[token, message] == row[(token - SHIFTS[message]) % NUM_TOKENS]
+                fill, line = ("text", "text") if is_right else ("paper", "wrong")
                 canvas.box(x - 2.5, y - 2.5, 5, 5, fill=fill, line=line, radius=2.5)
-        canvas.text(middle, middle - 6, percent(self.accuracy()), size=26, anchor="mm", colour="text")
-        canvas.text(middle, middle + 16, tr("all four right"), size=11, anchor="mm")
-        canvas.text(0, 0, tr("valid keys: {valid}", valid=self.valid_lens), size=11, colour="key")
-
-    def _draw_bars(self, canvas: Canvas, x: float) -> None:
-        title = tr("number of heads, and accuracy (line: {seeds} runs)", seeds=len(SEEDS))
-        canvas.text(x, 0, title, size=11, colour="text")
-        bottom = BAR_HEIGHT + 36
-        for i, (heads, seeds) in enumerate(accuracy_by_seed().items()):
-            left, colour = x + i * BAR, "text" if heads == self.num_heads else "soft"
-            canvas.text(left + BAR / 2, 20, percent(seeds[0].item()), size=10, anchor="ma", colour=colour)
-            height = max(BAR_HEIGHT * seeds[0].item(), 2)
-            canvas.box(left + 6, bottom - BAR_HEIGHT, BAR - 14, BAR_HEIGHT, fill="card")
-            canvas.box(left + 6, bottom - height, BAR - 14, height, fill=colour)
-            ends = [(left + BAR - 5, bottom - BAR_HEIGHT * end.item()) for end in seeds.aminmax()]
-            canvas.line(ends, colour="text", thickness=2)
-            canvas.text(left + BAR / 2, bottom + 4, str(heads), size=12, anchor="ma", colour=colour)
 
 
 @functools.cache

@@ -253,21 +253,52 @@ def test_where_a_page_allows_no_worker_the_ring_trains_in_slices_and_says_so(liv
     assert page.section.locator(".curve-of.gated").get_attribute("d").count("L") == 100
 
 
+@pytest.mark.parametrize("spoken", ["en", *(pytest.param(one, marks=pytest.mark.long) for one in ("vi", "zh", "ja"))])
+@pytest.mark.parametrize(("width", "scheme"), [(735, "light"), (366, "dark")])
+def test_the_ring_opens_on_two_rings_and_a_button_and_tells_pythons_figures(live, width, scheme, spoken, monkeypatch):
+    monkeypatch.setattr(language, "_chosen", spoken)
+    explorer = pictures.RingExplorer()
+    section = (page := live(explorer, width=width + 24, scheme=scheme)).section
+    page.looks()
+    box, sides = section.bounding_box(), section.locator(".ring-side")
+    assert (round(box["width"]), box["height"] <= 640) == (width, True)
+    assert section.evaluate(LEAST_CONTRAST) >= 4.5 and page.page.evaluate(PLACES) == []
+    assert violations(page.page, ".mha-live") == []
+    for side, heads in zip(sides.all(), (1, 4), strict=True):
+        explorer.num_heads = heads
+        _, answers = explorer.look()
+        row = torch.tensor(["abcdefghij".index(letter) for letter in explorer.letters])
+        due = torch.stack([row.roll(shift) for shift in (2, 1, -1, -2)], dim=1)
+        assert side.locator(".ring-middle b").inner_text() == ring_explorer.percent(explorer.accuracy())
+        assert side.locator("> p b").inner_text() == ring_explorer.many(heads)
+        dots = side.locator("circle:not(.seat)").evaluate_all(
+            "nodes => nodes.map(node => node.classList[0] === 'right')"
+        )
+        assert dots == (answers[:, [2, 0, 1, 3]] == due).flatten().tolist()
+        assert (side.get_attribute("class") == "ring-side fails") == (heads == 1)
+    assert ring_explorer.percent(explorer.accuracy()) in section.locator(".looks").inner_text().replace("\xa0", " ")
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert section.locator("button, select, [role=slider]").count() == 1, "the rest waits until it is asked for"
+    section.get_by_role("button").press("Enter")
+    page.looks()
+    assert section.locator(".heads-bar:focus").inner_text().endswith("4") and sides.count() == 0
+
+
 @pytest.mark.long
-def test_the_ring_opens_on_one_head_that_fails_and_then_on_four_that_succeed(live, page):
-    """And no wrong answer, step or curve changes its height meanwhile."""
+def test_one_head_and_four_learn_side_by_side_and_both_curves_stay(live, page):
+    """And no wrong answer or step changes its height meanwhile."""
     page.emulate_media(reduced_motion="no-preference")
     try:
-        shown, heights = live(pictures.RingExplorer(), width=735 + 24), set()
-        for words in ("1 head learning", "1 head for four neighbours:", "4 heads learning", "4 heads, one per"):
-            shown.section.locator(".looks", has_text=words).wait_for(timeout=120_000)
-            heights.add(shown.section.bounding_box()["height"])
-        won = "4 heads, one per neighbour: all four right for 100"
-        shown.section.locator(".looks", has_text=won).wait_for(timeout=120_000)
+        section, heights = live(pictures.RingExplorer(), width=735 + 24).section, set()
+        for words in ("4 heads learning, step", "One head fails, 4 succeed: all four right for 100"):
+            section.locator(".looks", has_text=words).wait_for(timeout=120_000)
+            heights.add(section.bounding_box()["height"])
+            assert "trained here and now: step" in section.inner_text()
     finally:
         page.emulate_media(reduced_motion="reduce")
     assert max(heights) <= 640 and max(heights) - min(heights) <= 4
-    assert shown.section.locator(".ring-course b").all_text_contents() == ["1 head", "4 heads"], "curves are named"
+    section.get_by_role("button", name="Try it yourself").click()
+    assert section.locator(".ring-course b").all_text_contents() == ["1 head", "4 heads"], "curves are named"
 
 
 NOTES_IN_THE_RING = """
@@ -288,7 +319,7 @@ section => {
 def test_the_ring_keeps_its_height_under_the_hand(live, width, spoken, monkeypatch):
     """And no note in its corners runs into it."""
     monkeypatch.setattr(language, "_chosen", spoken)
-    page, heights = live(pictures.RingExplorer(), width=width + 24), set()
+    page, heights = live(pictures.RingExplorer(explore=True), width=width + 24), set()
 
     def note():
         page.looks()

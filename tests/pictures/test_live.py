@@ -158,6 +158,7 @@ PLACES = {
             ("valid_lens", 13, "valid_lens must be between 1 and 12, got 13"),
             ("letters", "abcdefghijkl", "letters must be 12 letters of abcdefghij, got 'abcdefghijkl'"),
             ("query", 12, "query must be between 0 and 11"),
+            ("explore", 1, r"explore must be one of \[True, False\], got 1"),
         ],
     ),
     "transpose": (
@@ -395,6 +396,25 @@ def test_the_ring_tells_what_its_model_does_trained_split_and_with_heads_off():
     assert explorer.accuracy() == right(split, torch.ones(1)) < 0.1
     own = pictures.RingExplorer(model)
     assert (own.num_heads, own.accuracy()) == (4, right(model, torch.ones(4)))
+
+
+def test_the_ring_opens_on_one_head_beside_four_until_something_is_chosen():
+    explorer, by_default = pictures.RingExplorer(), trained_neighbours(1)
+    alt, (letters, truth) = explorer.still().alt, held_out_rows(4)
+    with torch.no_grad():
+        right = (by_default(letters[:64]).argmax(dim=-1) == truth[:64]).all(dim=-1).double().mean().item()
+    assert f"1 head of 24 features: all four neighbours right for {100 * right:.1f} %" in alt and right < 0.02
+    assert "4 heads of 6 features: all four neighbours right for 100 %" in alt and "head 0" not in alt
+    assert [explorer.still().drawing.words.count(words) for words in ("1 head", "4 heads", "all four right")] == [
+        1,
+        1,
+        2,
+    ]
+    explorer.valid_lens = 11
+    assert explorer.explore and "head 0" in explorer.still().alt
+    assert pictures.RingExplorer(query=3).explore and pictures.RingExplorer(models.ring_lab()).explore
+    with pytest.raises(traitlets.TraitError, match=r"explore must be one of \[True\], got False"):
+        pictures.RingExplorer(models.ring_lab(), explore=False)
 
 
 class Mine(torch.nn.Module):

@@ -8,7 +8,7 @@ import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train
 const LETTERS_OF_RING = "abcdefghij", CENTRE = 200, RADIUS = 136, RIM = 1.36; // of a drawing 400 wide; in radii
 const MOST_LEVELS = 6, FEW_LEVELS = 4, LEAST_CHORD = 0.03, NAMED_CHORD = 0.2; // shades of weight; from which there is a chord, and its head's number
 const LEAST_JOB = 0.15, SIGNS_OF = ["−1", "+1", "−2", "+2"], MANY_HEADS = 4, NARROW = 2; // up to which a colour tells a head; features
-const ORDER_OF_DOTS = [2, 0, 1, 3], PAUSE_OF_OPENING = 900, CLEAR = .2; // between the names of curves, of their height
+const ORDER_OF_DOTS = [2, 0, 1, 3], OPENING = [1, 4], CLEAR = .2; // between the names of curves, of their height
 
 /** Where a token stands, `far` radii from the middle. */
 function placeOf(token, far = 1) {
@@ -25,7 +25,41 @@ function chordOf(query, key, head, heads) {
   return `M${start}Q${pointOf(query + around / 2, .8 / Math.sqrt(Math.abs(around)) + aside)} ${pointOf(key)}`;
 }
 
-const CHORDS = times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, 0, 1)); // of a head alone
+const linesOf = (head, heads) => times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, head, heads));
+const CHORDS = linesOf(0, 1); // of a head alone
+
+/** A path for each shade of weight, as wide as the weight; plain numbers, since a browser reads these at once. */
+function strand(levels, look, width, least, most) {
+  const paths = times(levels, (level) => {
+    const weight = (level + .5) / levels, opacity = least + (most - least) * weight;
+    return drawn("path", { "stroke-width": weight * width, opacity });
+  });
+  return drawn("g", { class: "strand", ...look }, ...paths);
+}
+/** Let a strand show the weights of the queries that `holds` names, along their lines. */
+function show({ children }, { data }, lines, holds = () => true) {
+  const texts = times(children.length, () => "");
+  data.forEach((weight, i) => {
+    if (weight < LEAST_CHORD || !holds(Math.floor(i / RING))) return;
+    texts[Math.min(Math.floor(weight * texts.length), texts.length - 1)] += lines[i];
+  });
+  texts.forEach((d, level) => set(children[level], { d }));
+}
+
+/** Dots around each letter, one for each neighbour, and what fills those of right answers. */
+function dotsAround() {
+  const dots = times(RING * SHIFTS.length, (i) => {
+    const [x, y] = placeOf(Math.floor(i / SHIFTS.length) + .18 * (i % SHIFTS.length - 1.5), 1.215);
+    return drawn("circle", { cx: x, cy: y, r: 4.6 });
+  });
+  const fill = (answers, row) =>
+    dots.forEach((dot, i) => {
+      const token = Math.floor(i / SHIFTS.length), message = ORDER_OF_DOTS[i % SHIFTS.length];
+      const isRight = answers[token * SHIFTS.length + message] === dueAt(row, token, message);
+      set(dot, { class: isRight ? "right" : "wrong" });
+    });
+  return { dots, fill };
+}
 
 export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, frame }) => {
   const { counts, ranges, names, shares } = data, kept = unpack(data), test = bytesOf(data.test);
@@ -36,47 +70,53 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const [heads, ...own] = name.split(".");
     (parametersOf[heads] ??= {})[own.join(".")] = part;
   }
-  const runs = {}, shownAt = {}, found = new Map(); // what was trained here, by heads; which step is shown; accuracies by state
-  let acting = null,
-    busy = null,
-    seed = 1,
+  // what is trained here, by heads, and what ends it; which step is shown; accuracies by state
+  const runs = {}, stops = {}, shownAt = {}, found = new Map();
+  let seed = 1,
     judged = "",
     note = "",
     strands = [],
     levels = MOST_LEVELS,
     last = "",
-    above = "";
-  let isSliced = false, stopTraining = () => {}, stopJudging = () => {};
+    above = "",
+    isOpen = null;
+  let isSliced = false, stopJudging = () => {};
 
-  const trained = () => acting ?? state.num_heads, runOf = (heads) => runs[heads]?.length ? runs[heads] : null;
+  const runOf = (heads) => runs[heads]?.length ? runs[heads] : null;
+  const parametersAt = (heads, kept) => kept ? kept.laid ??= laid(kept.flat, size) : parametersOf[heads];
+  const rowNow = () => Uint8Array.from(state.letters, (letter) => LETTERS_OF_RING.indexOf(letter));
+  const slow = tr("This page allows no worker, so training is slower.");
+  const onAverage = tr("One head gives one average of all four."), oneEach = tr("Each head attends to one of them.");
+  const trainedWhere = (step) =>
+    step === undefined
+      ? tr("trained in PyTorch, {steps} steps", { steps: STEPS })
+      : tr("trained here and now: step {step} of {steps}", { step, steps: STEPS });
   const letterAt = (i) => tr("{letter} (position {i})", { letter: state.letters[i], i });
 
   // training
-  function begin(heads, then = () => {}) {
+  function begin(heads) {
     const run = runs[heads] = [];
-    halt();
-    busy = heads;
-    stopTraining = train({ numHeads: heads, seed: seed++, test }, (one) => {
+    stops[heads] = train({ numHeads: heads, seed: seed++, test }, (one) => {
       if (!one.step) run.length = 0;
       [isSliced, shownAt[heads]] = [one.isSliced, run.push(one) - 1];
-      if (one.step === STEPS) (halt(), then());
+      if (one.step === STEPS) halt(heads);
       repaint();
     });
     repaint();
   }
-  function halt() {
-    stopTraining();
-    busy = null;
+  function halt(heads) {
+    stops[heads]?.();
+    delete stops[heads];
   }
-  /** A choice of the reader's, which ends the opening. */
-  const pick = (values) => ([acting, note] = [null, ""], choose(values));
+  const haltAll = (but) => Object.keys(stops).forEach((heads) => Number(heads) === but || halt(heads));
+  const pick = (values) => (note = "", choose(values));
   function touch(heads) {
     pick({ num_heads: heads, split_into: 0, off: [] });
-    if (!isStill && busy !== heads && runOf(heads)?.at(-1).step !== STEPS) begin(heads);
+    if (!isStill && !stops[heads] && runOf(heads)?.at(-1).step !== STEPS) begin(heads);
   }
   const scrub = (step) => {
-    const run = runOf(trained());
-    if (run && !busy) shownAt[trained()] = Math.min(Math.max(step, 0), run.length - 1);
+    const own = state.num_heads, run = runOf(own);
+    if (run && !stops[own]) shownAt[own] = Math.min(Math.max(step, 0), run.length - 1);
     repaint();
   };
 
@@ -104,10 +144,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     half = (from) => `A${RIM * RADIUS},${RIM * RADIUS} 0 0 1 ${pointOf(from, RIM)}`,
     round = { d: `M${pointOf(-.5, RIM)}${half(5.5)}${half(-.5)}`, pathLength: RING },
     [rest, rim] = ["rim rest", "rim"].map((name) => drawn("path", { class: name, ...round }));
-  const dots = times(RING * SHIFTS.length, (i) => {
-    const [x, y] = placeOf(Math.floor(i / SHIFTS.length) + .18 * (i % SHIFTS.length - 1.5), 1.215);
-    return drawn("circle", { cx: x, cy: y, r: 4.6 });
-  });
+  const { dots, fill } = dotsAround();
   const marks = times(RING, (key) => {
     const [x, y] = placeOf(key, .79);
     return drawn("text", { class: "mark", x, y });
@@ -146,8 +183,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   set(knob, { onpointermove, onpointerdown: (event) => knob.setPointerCapture(event.pointerId) });
 
   // the heads; of a given model, those that attend to the same neighbour stand together, and have its colour
-  const offNow = () => acting === null ? state.off : [];
-  const isOff = (some) => some.every((head) => offNow().includes(head));
+  const isOff = (some) => some.every((head) => state.off.includes(head));
   /** The heads that attend to each neighbour, two before to two after, if `count` heads are those of a given model. */
   const sharesOf = (count) => count === state.num_heads ? shares : [];
   const isByNeighbour = (count) => sharesOf(count).flat().length === count;
@@ -163,21 +199,14 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     strands = times(count, (head) => {
       const kind = isByNeighbour(count) ? shares.findIndex((own) => own.includes(head)) : head % MANY_HEADS;
       const row = isByNeighbour(count) ? shares[kind].indexOf(head) : Math.floor(head / MANY_HEADS);
-      const colour = `var(--ring-${kind})`, dash = { "stroke-dasharray": [null, "9 5", "2 4"][Math.min(row, 2)] };
-      /** A path for each shade of weight, as wide as the weight; plain numbers, since a browser reads these at once. */
-      const group = (width, least, most) => {
-        const paths = times(levels, (level) => {
-          const weight = (level + .5) / levels, opacity = least + (most - least) * weight;
-          return drawn("path", { "stroke-width": weight * width, opacity, ...dash });
-        });
-        return drawn("g", { class: "strand", "--own": colour }, ...paths);
-      };
+      const colour = `var(--ring-${kind})`, look = { "--own": colour };
+      look["stroke-dasharray"] = [null, "9 5", "2 4"][Math.min(row, 2)];
       return {
         colour,
-        all: isMany ? group(3.5, .15, .6) : group(5, .3, .9),
-        own: group(isMany ? 6 : 10, .5, 1),
-        mini: group(13, .3, .9),
-        lines: times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, head, count)),
+        all: isMany ? strand(levels, look, 3.5, .15, .6) : strand(levels, look, 5, .3, .9),
+        own: strand(levels, look, isMany ? 6 : 10, .5, 1),
+        mini: strand(levels, look, 13, .3, .9),
+        lines: linesOf(head, count),
       };
     });
     chords.replaceChildren();
@@ -242,13 +271,12 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const scale = [tr("100 % all four right"), percentOf(0)].map((text) => element("span", {}, text));
   const steps = element("small", {}, ...["0", tr("training step"), STEPS].map((text) => element("span", {}, text)));
   const curveNames = element("div");
-  const toStep = (by) => scrub((shownAt[trained()] ?? 0) + by);
+  const toStep = (by) => scrub((shownAt[state.num_heads] ?? 0) + by);
   const scrubber = slider("loss named", tr("training step"), [0, STEPS], toStep);
   scrubber.append(curves, curveNames, ...scale);
-  heed(scrubber, (at) => scrub(Math.round(at * ((runOf(trained())?.length ?? 1) - 1))));
+  heed(scrubber, (at) => scrub(Math.round(at * ((runOf(state.num_heads)?.length ?? 1) - 1))));
   const go = button("", () => {
-    acting = null;
-    if (busy) return (halt(), repaint());
+    if (stops[state.num_heads]) return (halt(state.num_heads), repaint());
     choose({ split_into: 0, off: [] });
     begin(state.num_heads);
   });
@@ -293,14 +321,20 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     };
   }
 
+  /** Heads as they are drawn: short chords above long ones, unless heads are too many to be told by it. */
+  const farFirst = (jobs) => [...jobs.keys()].sort((a, b) => jobs[b].isFar - jobs[a].isFar);
+  const areShared = (jobs) => SHIFTS.every((_, i) => jobs.filter(({ only }) => only === i).length === 1 && !jobs[4]);
+
   function paint() {
-    const own = trained(), run = runOf(own), kept = run?.[shownAt[own]], isSplit = state.split_into && acting === null;
-    const count = isSplit ? state.split_into : own, valid = state.valid_lens, off = offNow();
-    if (busy && busy !== own) halt();
+    arrange();
+    if (!isOpen) return paintOpening();
+    const own = state.num_heads, run = runOf(own), kept = run?.[shownAt[own]], isSplit = state.split_into;
+    const count = isSplit || own, valid = state.valid_lens, { off } = state;
+    haltAll(own);
+    const busy = own in stops;
     if (strands.length !== count) rebuild(count);
-    const parameters = kept ? kept.laid ??= laid(kept.flat, size) : parametersOf[own];
+    const parameters = parametersAt(own, kept), row = rowNow();
     const gates = times(count, (head) => off.includes(head) ? 0 : 1);
-    const row = Uint8Array.from(state.letters, (letter) => LETTERS_OF_RING.indexOf(letter));
     const made = forward(parameters, row, count, valid, gates), weights = made.weights[0], answers = answersOf(made);
     const isPlain = !off.length && valid === RING && !isSplit,
       key = [own, kept ? `${kept.step}/${runs[own].seed ??= seed}` : "", count, valid, off].join();
@@ -315,15 +349,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
     const focus = pointer.pointed?.query ?? state.query, lit = pointer.pointed?.heads;
     strands.forEach(({ all, own, mini, lines }, head) => {
-      const texts = [all, own, mini].map(() => times(levels, () => "")), { data: shares } = weights[head];
-      shares.forEach((weight, i) => {
-        if (weight < LEAST_CHORD) return;
-        const level = Math.min(Math.floor(weight * levels), levels - 1),
-          query = Math.floor(i / RING);
-        if (gates[head]) texts[query === focus ? 1 : 0][level] += lines[i];
-        texts[2][level] += CHORDS[i];
-      });
-      [all, own, mini].forEach((group, which) => texts[which].forEach((d, level) => set(group.children[level], { d })));
+      show(all, weights[head], lines, (query) => gates[head] && query !== focus);
+      show(own, weights[head], lines, (query) => gates[head] && query === focus);
+      show(mini, weights[head], CHORDS);
       const dim = lit !== undefined && !lit.includes(head);
       for (const group of [all, own]) group.classList.toggle("dim", dim);
     });
@@ -340,10 +368,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       token.classList.toggle("pointed", i === focus);
       token.classList.toggle("masked", i >= valid);
     });
-    const isRight = (token, message) => answers[token * SHIFTS.length + message] === dueAt(row, token, message);
-    dots.forEach((dot, i) =>
-      set(dot, { class: isRight(Math.floor(i / SHIFTS.length), ORDER_OF_DOTS[i % SHIFTS.length]) ? "right" : "wrong" })
-    );
+    fill(answers, row);
     set(rim, { "stroke-dasharray": `${valid} ${RING}` });
     const [x, y] = placeOf(valid - .5, RIM);
     set(knob, { "--x": x / CENTRE / 2, "--y": y / CENTRE / 2 });
@@ -352,8 +377,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     set(colour, { text: isByNeighbour(count) ? tr("colour: neighbour") : tr("colour: head") });
 
     const jobs = weights.map((one) => jobOf(one, count <= MANY_HEADS));
-    const order = [...strands.keys()]; // short chords above long ones, unless heads are too many to be told by it
-    if (count <= MANY_HEADS) order.sort((a, b) => jobs[b].isFar - jobs[a].isFar);
+    const order = count > MANY_HEADS ? [...strands.keys()] : farFirst(jobs);
     if (above !== order.join()) {
       above = order.join();
       chords.append(...order.map((head) => strands[head].all));
@@ -398,18 +422,15 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       }),
     );
     set(marker, { d: kept ? `M${100 * kept.step / STEPS},0V40` : "" });
-    set(scrubber, { "aria-valuenow": kept?.step ?? STEPS, "aria-disabled": !run || busy !== null });
+    set(scrubber, { "aria-valuenow": kept?.step ?? STEPS, "aria-disabled": !run || busy });
     set(go, { text: busy ? `❚❚ ${tr("stop")}` : `▶ ${tr("train here")}` });
-    const learned = { step: kept?.step, steps: STEPS };
-    const here = tr("trained here and now: step {step} of {steps}", learned);
-    set(when, { text: kept ? here : tr("trained in PyTorch, {steps} steps", learned) });
+    set(when, { text: trainedWhere(kept?.step) });
 
-    if (known) tell({ own, count, isSplit, off, valid, right: known.right, jobs, step: kept?.step });
+    if (known) tell({ own, count, isSplit, busy, off, valid, right: known.right, jobs, step: kept?.step });
     const predicted = ORDER_OF_DOTS.map((message) =>
       [answers[focus * SHIFTS.length + message], dueAt(row, focus, message)].map((letter) => LETTERS_OF_RING[letter])
     );
-    const slow = busy && isSliced ? tr("This page allows no worker, so training is slower.") : "";
-    say(note || slow || read(focus, predicted));
+    say(note || (busy && isSliced ? slow : read(focus, predicted)));
   }
 
   /** What the letter at `focus` predicts, in pairs: its answer, and what is due. */
@@ -423,11 +444,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
   }
 
-  function tell({ own, count, isSplit, off, valid, right, jobs, step }) {
+  function tell({ own, count, isSplit, busy, off, valid, right, jobs, step }) {
     const told = { heads: manyHeads(count), trained: manyHeads(own), share: percentOf(right), size: size / count };
     Object.assign(told, { on: count - off.length, count, valid, keys: RING, step });
-    const isShared = count === SHIFTS.length &&
-      new Set(jobs.map(({ only }) => only).filter((one) => one !== null)).size === count;
+    const isShared = areShared(jobs);
     const isTwice = count === own && shares.length && shares.every(({ length }) => length === 2);
     const first = (...rows) => rows.find(([holds]) => holds)[1], isFew = count < SHIFTS.length;
     const claim = first(
@@ -441,42 +461,98 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       [true, parts("*{heads}* of {size} features: all four right for *{share}*", told)],
     );
     const why = first(
-      [count === 1, tr("One head gives one average of all four.")],
-      [isShared, tr("Each head attends to one of them.")],
+      [count === 1, onAverage],
+      [isShared, oneEach],
       [isTwice, tr("Two heads attend to each of them.")],
       [isFew, tr("{count} heads give {count} averages of them.", told)],
       [count === own && told.size === NARROW, tr("Narrow heads need more than {steps} steps.", { steps: STEPS })],
       [true, ""],
     );
-    const text = [...claim, why].join("*");
     set(share, { text: percentOf(right) });
     set(fourRight, { text: tr("of {letters} test letters have all four right", { letters: test.length }) });
+    head(claim, why);
+  }
+  const task = (why) => tr("Each letter must predict its four neighbours. {why}", { why }).trim();
+  function head(claim, why) {
+    const text = [...claim, why].join("*");
     if (text === last) return;
     last = text;
-    headline(...claim, element("small", {}, tr("Each letter must predict its four neighbours. {why}", { why }).trim()));
+    headline(...claim, element("small", {}, task(why)));
   }
 
-  // The opening: one head fails, then four succeed, once the picture is in sight.
-  const inSight = new IntersectionObserver(([{ isIntersecting }]) => {
-    if (!isIntersecting) return;
-    inSight.disconnect();
-    const four = () => acting !== null && (acting = 4, begin(4, () => acting = null));
-    if (acting !== null) begin(1, () => setTimeout(four, PAUSE_OF_OPENING));
-  }, { threshold: .4 });
-  if (data.opens && !isStill) {
-    acting = 1;
-    inSight.observe(frame);
+  // the opening: one head and four, side by side, learn once they are in sight
+  const sides = OPENING.map((count) => {
+    const all = times(count, (head) => strand(MOST_LEVELS, { "--own": `var(--ring-${head})` }, 6, .3, .95));
+    const lines = all.map((_, head) => linesOf(head, count)), { dots, fill } = dotsAround(), strands = drawn("g");
+    const seats = times(RING, (i) => placeOf(i)).map(([cx, cy]) => drawn("circle", { class: "seat", cx, cy, r: 15 }));
+    const letters = times(RING, (i) => placeOf(i)).map(([x, y]) => drawn("text", { class: "mark", x, y }));
+    const drawing = drawn("svg", { viewBox: "26 26 348 348", "aria-hidden": true });
+    drawing.append(strands, ...dots, ...seats, ...letters);
+    const share = element("b"), fourRight = element("small", {}, tr("all four right"));
+    const middle = element("p", { class: "ring-middle" }, share, fourRight);
+    const why = element("small"), name = element("p", {}, element("b", {}, manyHeads(count)), why);
+    const node = element("div", { class: "ring-side" }, element("div", {}, drawing, middle), name);
+    const paint = (row) => {
+      const kept = runOf(count)?.at(-1),
+        made = forward(parametersAt(count, kept), row, count),
+        [weights] = made.weights;
+      const right = kept?.accuracy ?? ranges[counts.indexOf(count)][2], jobs = weights.map((own) => jobOf(own));
+      all.forEach((group, head) => show(group, weights[head], lines[head]));
+      strands.append(...farFirst(jobs).map((head) => all[head]));
+      fill(answersOf(made), row);
+      letters.forEach((letter, i) => set(letter, { text: state.letters[i] }));
+      set(share, { text: percentOf(right), "aria-busy": stops[count] ? true : null });
+      set(why, { text: count === 1 ? onAverage : areShared(jobs) ? oneEach : "" });
+      node.classList.toggle("fails", right < .5);
+      return { right, step: kept?.step };
+    };
+    return { node, paint };
+  });
+  const onStart = element("small"),
+    open = button(tr("Try it yourself"), () => {
+      choose({ explore: true });
+      arrange();
+      bars[counts.indexOf(state.num_heads)].node.focus({ preventScroll: true });
+    }, { "aria-expanded": false });
+  const opening = element("div", { class: "ring-opening" }, ...sides.map(({ node }) => node));
+  opening.append(element("p", {}, open, onStart));
+  const filled = tr("A filled dot is a neighbour predicted correctly."),
+    key = tr("Line: attention weight. Colour: head.");
+  const learning = (told) => parts("*{heads}* learning, step {step}: all four right for *{share}*", told);
+  const won = (told) => parts("One head fails, *{count} succeed*: all four right for *{share}*", told);
+  function paintOpening() {
+    const row = rowNow(),
+      [, { right, step }] = sides.map((side) => side.paint(row)),
+      isLearning = OPENING.some((heads) => stops[heads]);
+    const told = { count: OPENING[1], heads: manyHeads(OPENING[1]), share: percentOf(right), step };
+    head(isLearning ? learning(told) : won(told), key);
+    set(onStart, { text: trainedWhere(step) });
+    say(isLearning && isSliced ? slow : filled);
   }
+
   const hint = isOwn
     ? tr("Switch off a head and watch the others' numbers. A neighbour's name switches off all its heads.")
     : tr("Click a number or a head, drag the blue edge, or type a letter from a to j.");
-  const nodes = [element("div", { class: "ring-stage" }, ring, right), below];
-  const end = () => (halt(), stopJudging(), inSight.disconnect());
-  return {
-    nodes,
-    paint,
-    hint,
-    room: [58, 90, longest([`${read(RING - 1, SHIFTS.map(() => ["a", "b"]))} ${hint}`])],
-    end,
-  };
+  const stage = element("div", { class: "ring-stage" }, ring, right), body = element("div");
+  /** Show the opening, or what it opens, and keep the room of what it may say. */
+  function arrange() {
+    if (isOpen === state.explore) return;
+    [isOpen, last] = [state.explore, ""];
+    body.replaceChildren(...isOpen ? [stage, below] : [opening]);
+    const told = { count: OPENING[1], heads: manyHeads(OPENING[1]), share: percentOf(.999), step: STEPS };
+    const claims = [learning(told), won(told)].map((own) => own.join(""));
+    const most = longest([read(RING - 1, SHIFTS.map(() => ["a", "b"]))]);
+    const [large, small, words] = isOpen ? [58, 90, most] : [longest(claims), 0, 0];
+    headline("n".repeat(large), element("small", {}, "n".repeat(small)));
+    headline("");
+    say("n".repeat(words));
+  }
+  const inSight = new IntersectionObserver(([{ isIntersecting }]) => {
+    if (!isIntersecting) return;
+    inSight.disconnect();
+    if (!state.explore) OPENING.forEach(begin);
+  }, { threshold: .4 });
+  if (!state.explore && !isStill) inSight.observe(frame);
+  const end = () => (haltAll(), stopJudging(), inSight.disconnect());
+  return { nodes: [body], paint, hint: state.explore ? hint : "", end };
 });
