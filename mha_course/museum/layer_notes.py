@@ -8,19 +8,24 @@ from torch import Tensor
 
 from mha_course.checking.comparing import equal
 from mha_course.checking.running import MistakeError, error_in_words
-from mha_course.checking.wording import kind_of
+from mha_course.checking.wording import as_sentence, kind_of
 from mha_course.language import sentences, tr
 from mha_course.museum.dropped_weights import dropped_otherwise
 from mha_course.museum.handed_layer import HandedLayer
 from mha_course.museum.layer_matrices import NAMES
-from mha_course.museum.layer_trials import before_output, causal, changed, formula, weights_of
+from mha_course.museum.layer_trials import before_output, causal, changed, close, formula, weights_of
 
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
 RATE = 0.25  # of the dropout that is tried
 EXAMPLES, FEW = 1000, 8  # whose weights are dropped, and how many of them at once: a cache may hold no more
 RANDOM = "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
 NO_DROPOUT = "`dropout` has no effect."
-RAISES = ("An input that is not contiguous raises {error}.", "A batch of {count} raises {error}.")
+OTHER_CALLS = (  # batch, queries and keys of a call that no stage has → what is said where it raises
+    ((1, 4, 3), "An input that is not contiguous raises {error}."),
+    ((2 * FEW, 3, 3), "A batch of {batch} raises {error}."),
+    ((2, 5, 3), "A call with more queries than keys raises {error}."),
+    ((1, 2, 1030), ""),  # there may be no room for so many
+)
 BIASES = {  # whether biases are asked for → what is said of one matrix that is otherwise, and of several
     True: ("With `bias=True`, {names} has no bias.", "With `bias=True`, {names} have no bias."),
     False: ("Without `bias`, {names} has a bias.", "Without `bias`, {names} have a bias."),
@@ -45,6 +50,7 @@ def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str])
         faults |= {"no_lengths": fault_without_lengths(handed)} if "no_lengths" in asked else {}
         faults |= {"bias": fault_of_biases(handed, way)} if "bias" in asked else {}
     notes += [(topic, not fault, fault) for topic, fault in faults.items()]
+    notes += [("", True, told) for told in on_other_calls(handed, layer, way)]
     unread = handed.unread(layer)
     if names := [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name and name in unread]:
         told = "Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias)."
@@ -64,17 +70,28 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> tuple[bool, str]:
         return False, told
     if asked and not isinstance(got, Tensor):
         return False, tr("A call returns {given}, not one tensor.", given=kind_of(got))
-    turned, many = [part.mT.contiguous().mT for part in X], [part.repeat(FEW, 1, 1) for part in X]
-    for told, inputs in zip(RAISES, (turned, many), strict=True):
-        count = len(inputs[0])
-        try:
-            handed.output(layer, inputs, lengths.repeat(count // 2))
-        except ValueError as error:
-            words = {"count": count, "error": error}
-            raise MistakeError(tr("The output is right for few examples; with {count}, {error}.", **words)) from None
-        except RuntimeError as error:
-            return True, tr(told, error=in_short(error), count=count)
     return True, ""
+
+
+def on_other_calls(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> list[str]:
+    """Return what calls of other kinds raise, if they do. Raise MistakeError where the output is another."""
+    notes = []
+    for number, ((batch, queries, keys), told) in enumerate(OTHER_CALLS):
+        of_keys = handed.sequences(batch, keys, 2)
+        X = [handed.sequences(batch, queries, 2)[0], *of_keys[1:]] if handed.num_inputs > 1 else of_keys
+        X = X if number else [part.mT.contiguous().mT for part in X]
+        words, lengths = {"batch": batch, "queries": len(X[0][0]), "keys": keys}, torch.full((batch,), keys)
+        other = "The output is right, but not in a call of {batch} examples, {queries} queries and {keys} keys."
+        try:
+            got = handed.output(layer.eval(), X, lengths)[0]
+        except ValueError as error:
+            raise MistakeError(sentences([tr(other, **words), as_sentence(error.args[0])])) from None
+        except Exception as error:
+            notes += [tr(told, error=in_short(error), **words)] * bool(told)
+        else:
+            if not close(got, formula(*changed(handed.trial(layer, X, lengths), way))):
+                raise MistakeError(tr(other, **words))
+    return notes
 
 
 def refuse_other_modes(handed: HandedLayer, layer: Any, X: Sequence[Tensor], trial: tuple) -> None:

@@ -18,6 +18,10 @@ from mha_course.museum.wrong_attention import other_attentions, part_of, program
 from mha_lib.attention import valid_keys
 
 WEIGHTS = "Its weights are those of softmax(QKᵀ / √d), with {words}."
+NEARLY = (
+    "The output is nearly the formula's: it is off by {share} of the largest number, or less, unless scores are large. "
+    "Numbers that are rounded to half precision or bfloat16 look like this, and so does a small number that is added."
+)
 ALL_ELSE = "Everything else is as in the formula, in every call."
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
 WINDOW = "This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
@@ -78,7 +82,8 @@ class Search:
 
     def fits(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
         """Return whether every call gave what ``program`` gives, with the call changed in these ways."""
-        return all(close(output_of(program, changed(trial, changes)), output) for trial, output in self.given)
+        calls = ((changed(trial, changes), output) for trial, output in self.given)
+        return all(close(output_of(program, trial), output, trial[3]) for trial, output in calls)
 
     def explained(
         self, ways: list, rows: list[Variant], known: list = FORMULA
@@ -99,8 +104,8 @@ class Search:
                 outputs: list = [] if found is None or one is None else [*found.chunk(len(rows))]
                 if outputs and not close(outputs[0], one):  # it mixes the examples of a batch
                     outputs = [output_of(program, trial) for trial in trials]
-                for row, got in zip(rows, outputs, strict=False):
-                    if close(got, output) and self.fits(*way, row.change, program=program):
+                for row, got, of_row in zip(rows, outputs, trials, strict=False):
+                    if close(got, output, of_row[3]) and self.fits(*way, row.change, program=program):
                         yield row, text, [*way, row.change]
 
     def may_be(self, way: list[Callable], program: Any) -> bool:
@@ -220,6 +225,14 @@ class Search:
         for row, text, changes in self.explained(self.all_ways, [self.variants[0], *rows], known):
             return self.told(state, row.words, tr(text), changes, part_of(text))
         return None
+
+    def nearly(self) -> str:
+        """Return a sentence if every call gave almost, but not quite, what the formula gives; "" if not."""
+        most = []
+        for way in self.likely:
+            of_calls = ((formula(*changed(trial, way)), output) for trial, output in self.given if trial[0].std() < 5)
+            most.append(max((right - own).abs().max().item() / right.abs().max().item() for right, own in of_calls))
+        return tr(NEARLY, share=f"{min(most):.1%}") if 0.0005 < min(most) < 0.03 else ""
 
     def alike(self) -> str:
         """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""

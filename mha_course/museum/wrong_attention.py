@@ -270,7 +270,14 @@ MISTAKES = """
     @ W_o.T -> @ W_o => W_o is used transposed.
     merge_heads(weights @ V) @ W_o.T + b_o -> ($) @ W_o.T + b_o => W_o is applied twice.
     X @ W.T -> X @ W ; @ W_o.T -> @ W_o || X @ W.T -> X @ W => The matrices are used transposed, as (input, output).
+    softmax(scores, valid) -> F.normalize(scores.softmax(-1) * valid, p=1, dim=-1) || scores.softmax(-1) * valid /
+        (scores.softmax(-1) * valid).sum(-1, keepdim=True) || scores.softmax(-1) * valid / ((scores.softmax(-1) *
+        valid).sum(-1, keepdim=True) + 1e-9) => The mask comes after the softmax, and rows are divided by their sum:
+        where a masked score is large, little or nothing is left of the others.
     + b_o -> _ => W_o's bias is missing.
+    + b_o -> + 2 * b_o || + num_heads * b_o => W_o's bias is added more than once.
+    W.T + b -> W.T + 2 * b || (queries, W_q, b_q) -> (queries, W_q, 2 * b_q) || (values, W_v, b_v) -> (values, W_v, 2 *
+        b_v) => A bias of W_q, W_k or W_v is added twice.
     (queries, W_q, b_q) -> (queries, W_q, 0) => W_q's bias is missing.
     (values, W_v, b_v) -> (values, W_v, 0) => W_v's bias is missing.
     W.T + b -> W.T => The biases of W_q, W_k and W_v are missing.
@@ -297,8 +304,9 @@ MISTAKES = """
 # What is another attention, and no mistake.
 OTHERS = """
     softmax(scores, valid) -> softmax(50 * torch.tanh(scores / 50), valid) || softmax(30 * torch.tanh(scores / 30),
-        valid) || softmax(20 * torch.tanh(scores / 20), valid) || softmax(10 * torch.tanh(scores / 10), valid) => This
-        is a soft-cap: the scores pass through a tanh before the softmax.
+        valid) || softmax(20 * torch.tanh(scores / 20), valid) || softmax(10 * torch.tanh(scores / 10), valid) ||
+        softmax(5 * torch.tanh(scores / 5), valid) => This is a soft-cap: the scores pass through a tanh before the
+        softmax.
     Q @ K.mT / math.sqrt(Q.shape[-1]) -> F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT || F.normalize(Q, dim=-1) @
         F.normalize(K, dim=-1).mT / math.sqrt(Q.shape[-1]) => Queries and keys are normalised before they are compared.
     softmax(scores, valid) -> F.pad(F.pad(scores.masked_fill(~valid, -math.inf), (0, 1)).softmax(-1), (0, -1)) => A 1 is

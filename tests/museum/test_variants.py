@@ -145,11 +145,6 @@ class Positioned(Layer):
         self.by_step, self.by_pair = nn.Embedding(799, num_heads), nn.Parameter(torch.zeros(num_heads, 400, 400))
         self.factor, self.gate = nn.Parameter(torch.ones(num_heads, 1, 1)), nn.Linear(num_hiddens, num_hiddens)
 
-    def met(self, number, Q, K):
-        drawn = torch.Generator().manual_seed(number)  # for each head and step, as many numbers as a head has features
-        table = 0.5 * torch.randn(Q.shape[1], 799, Q.shape[3], generator=drawn)
-        return table[:, torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2]) + 399]
-
     def with_null(self, queries, keys, values, valid_lens):
         Q, K, V = self.project(queries, keys, values)
         K, V = (torch.cat([X, X.new_full((len(X), Q.shape[1], 1, Q.shape[3]), n)], 2) for X, n in ((K, 0.5), (V, 2.0)))
@@ -183,19 +178,6 @@ MADE_OF = {  # what a layer's weights are the softmax of → the layer
         lambda self, Q, K, scores: self.factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
     ),
     "This is a gate": variant(Positioned, forward=Positioned.gated),
-    "/ √d), with a bias that combines positions with the queries.": positioned(
-        lambda self, Q, K, scores: scores + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
-    ),
-    "with scores times 0.577, a bias that combines positions with queries and keys.": positioned(
-        lambda self, Q, K, scores: (
-            (
-                scores
-                + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
-                + torch.einsum("bhkf,hqkf->bhqk", K, self.met(1, Q, K))
-            )
-            / math.sqrt(3)
-        )
-    ),
     "There is one more key and value, which no token has": variant(Positioned, forward=Positioned.with_null),
 }
 
@@ -399,7 +381,7 @@ class View(Plain):
         (NoProjection, "right", "computes self-attention"),
         (Swapped, "not yet", "(num_heads, num_hiddens, …)"),
         (Squeezed, "wrong", "wrong with one query"),
-        (CutOff, "wrong", "right for few examples; with 16, the output must be"),
+        (CutOff, "wrong", "but not in a call of 16 examples, 3 queries and 3 keys. The output must be"),
         (CacheOfEight, "right", "A batch of 16 raises RuntimeError: the cache holds 8 examples."),
         (View, "right", "An input that is not contiguous raises RuntimeError"),
     ],
