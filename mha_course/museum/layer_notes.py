@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.comparing import equal
-from mha_course.checking.running import MistakeError, error_in_words
+from mha_course.checking.running import MistakeError, error_in_words, line_of
 from mha_course.checking.wording import as_sentence, kind_of
-from mha_course.language import sentences, tr
+from mha_course.language import listed, sentences, tr
 from mha_course.museum.dropped_weights import dropped_otherwise
 from mha_course.museum.handed_layer import HandedLayer
 from mha_course.museum.layer_matrices import NAMES
@@ -21,7 +21,7 @@ EXAMPLES, FEW = 1000, 8  # whose weights are dropped, and how many of them at on
 RANDOM = "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
 NO_DROPOUT = "`dropout` has no effect."
 OTHER_CALLS = (  # batch, queries and keys of a call that no stage has → what is said where it raises
-    ((1, 4, 3), "An input that is not contiguous raises {error}."),
+    ((1, 3, 4), "An input that is not contiguous raises {error}."),
     ((2 * FEW, 3, 3), "A batch of {batch} raises {error}."),
     ((2, 5, 3), "A call with more queries than keys raises {error}."),
     ((1, 2, 1030), ""),  # there may be no room for so many
@@ -80,17 +80,18 @@ def on_other_calls(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> 
         of_keys = handed.sequences(batch, keys, 2)
         X = [handed.sequences(batch, queries, 2)[0], *of_keys[1:]] if handed.num_inputs > 1 else of_keys
         X = X if number else [part.mT.contiguous().mT for part in X]
-        words, lengths = {"batch": batch, "queries": len(X[0][0]), "keys": keys}, torch.full((batch,), keys)
-        other = "The output is right, but not in a call of {batch} examples, {queries} queries and {keys} keys."
+        lengths, shapes = torch.full((batch,), keys), (tuple(X[0].shape), tuple(X[1].shape))
+        shown = listed([tr("queries {shape}", shape=shapes[0]), tr("keys {shape}", shape=shapes[1])], " and ")
+        other = tr("The output is right, but not with {shown}.", shown=shown)
         try:
             got = handed.output(layer.eval(), X, lengths)[0]
-        except ValueError as error:
-            raise MistakeError(sentences([tr(other, **words), as_sentence(error.args[0])])) from None
         except Exception as error:
-            notes += [tr(told, error=in_short(error), **words)] * bool(told)
+            if isinstance(error, ValueError) and not line_of(error):  # the output has another shape
+                raise MistakeError(sentences([other, as_sentence(error.args[0])])) from None
+            notes += [tr(told, error=in_short(error), batch=batch)] * bool(told)
         else:
             if not close(got, formula(*changed(handed.trial(layer, X, lengths), way))):
-                raise MistakeError(tr(other, **words))
+                raise MistakeError(other)
     return notes
 
 

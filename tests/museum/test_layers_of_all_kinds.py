@@ -168,6 +168,21 @@ def filled(number):
     return variant(mask=lambda self, s, n: s.masked_fill(~valid(n, s.shape[-1]), number))
 
 
+def half_detached(X, heads):
+    first, others = X[..., : X.shape[-1] // heads], X[..., X.shape[-1] // heads :]
+    return torch.cat([first, others.detach()], dim=-1)
+
+
+def with_many_biases(self, *given):
+    return Right.forward(self, *given) + (self.heads - 1) * self.W_o.bias
+
+
+def masked_behind(self, q, k, v, lengths):
+    Q, K, V = map(self.split, self.project(q, k, v))
+    weights = self.scores(Q, K).softmax(-1) * valid(lengths, K.shape[2])
+    return self.W_o((self.drop(weights / weights.sum(-1, keepdim=True)) @ V).transpose(1, 2).flatten(2))
+
+
 def packed_matrices(layer):
     return layer.parts()
 
@@ -224,6 +239,38 @@ WRONG = {  # what is handed over, and what is said of it
     "memory with three": (
         [Right, lambda layer, queries, keys, values, valid_lens: layer(queries, keys, keys, valid_lens)],
         "The values are made from the keys.",
+    ),
+    "detached sum": (
+        [variant(soft=lambda self, s: (s - s.logsumexp(-1, keepdim=True).detach()).exp())],
+        "The output is right, but the gradient of W_q.weight, W_k.weight, the queries, the keys is not",
+    ),
+    "detached head": (
+        [variant(project=lambda self, q, k, v: (self.W_q(q), half_detached(self.W_k(k), self.heads), self.W_v(v)))],
+        "The output is right, but the gradient of W_k.weight, the keys is not",
+    ),
+    "more queries than keys": (
+        [variant(soft=lambda self, s: s.softmax(-1 if s.shape[-2] <= s.shape[-1] else -2))],
+        "but not with queries (2, 5, 8) and keys (2, 3, 8)",
+    ),
+    "more than 512 keys": (
+        [variant(mask=lambda self, s, n: Right.mask(self, s, n.clamp(max=512)))],
+        "but not with queries (1, 2, 8) and keys (1, 1030, 8)",
+    ),
+    "many examples": (
+        [variant(mask=lambda self, s, n: Right.mask(self, s, n) if len(n) < 9 else s.flip(0))],
+        "but not with queries (16, 3, 8) and keys (16, 3, 8)",
+    ),
+    "half precision": (
+        [variant(scores=lambda self, Q, K: (Q.half() @ K.half().mT).float() / math.sqrt(Q.shape[-1]))],
+        "The output is nearly the formula's",
+    ),
+    "bias of W_o for each head": (
+        [type("Biased", (WithBiases,), {"forward": with_many_biases})],
+        "W_o's bias is added more than once.",
+    ),
+    "masked behind": (
+        [variant(forward=masked_behind)],
+        "The mask comes after the softmax, and rows are divided by their sum",
     ),
     "batch second": (
         [

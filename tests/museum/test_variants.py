@@ -82,6 +82,33 @@ def test_a_constant_factor_is_a_variant_and_one_that_changes_with_the_size_a_mis
     assert wrong.state == "wrong" and "should not change with the size" in wrong.text, wrong
 
 
+@pytest.mark.parametrize("eps", [None, 1e-6, 1e-8])
+def test_a_norm_of_heads_is_a_variant_with_any_small_number_in_it(eps):
+    def scores(self, Q, K):
+        return F.rms_norm(Q, Q.shape[-1:], eps=eps) @ F.rms_norm(K, K.shape[-1:], eps=eps).mT / math.sqrt(Q.shape[-1])
+
+    verdict = check_layer(variant(scores=scores))
+    assert verdict and "RMSNorm of each head's queries and keys" in verdict.text, verdict
+
+
+def test_a_part_of_the_features_is_turned_where_small_heads_have_none():
+    def turned(X):
+        share = X.shape[-1] // 4 * 2
+        return torch.cat([rotary(X[..., :share]), X[..., share:]], -1) if share else X
+
+    verdict = check_layer(variant(scores=lambda self, Q, K: turned(Q) @ turned(K).mT / math.sqrt(Q.shape[-1])))
+    assert verdict and "rotary positions on 1/2 of the features" in verdict.text, verdict
+
+
+def test_the_example_of_a_causal_layer_is_held_against_the_causal_formula():
+    def scores(self, Q, K):
+        later = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool).triu(1)
+        return (Q @ K.mT).square().masked_fill(later, -math.inf)
+
+    verdict = check_layer(variant(scores=scores), call=lambda layer, x, valid_lens: layer(x, x, x, valid_lens))
+    assert not verdict and ", causal," in verdict.evidence, verdict
+
+
 def test_a_residual_in_a_variant_is_told_how_to_hand_it_over():
     added = wrong_by_rule.layer("rotary", "self.W_o(o)", "x + self.W_o(o)")
     verdict = check_layer(added)
@@ -108,6 +135,7 @@ def capped(scores):
         (63, 0, rotary, None, None),
         (4, 0, None, None, None),
         (2, 3, None, None, None),
+        (1, 1, None, None, None),
         (31, 0, rotary, capped, None),
         (4, 0, None, None, lambda layer, queries, keys, values: layer.attend(queries, keys, values)),
     ],
@@ -381,7 +409,7 @@ class View(Plain):
         (NoProjection, "right", "computes self-attention"),
         (Swapped, "not yet", "(num_heads, num_hiddens, …)"),
         (Squeezed, "wrong", "wrong with one query"),
-        (CutOff, "wrong", "but not in a call of 16 examples, 3 queries and 3 keys. The output must be"),
+        (CutOff, "wrong", "and keys (16, 3, 8). The output must be"),
         (CacheOfEight, "right", "A batch of 16 raises RuntimeError: the cache holds 8 examples."),
         (View, "right", "An input that is not contiguous raises RuntimeError"),
     ],
