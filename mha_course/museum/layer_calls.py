@@ -194,7 +194,7 @@ class LayerCalls:
         for (name, x), grad, wanted in zip(found.items(), own, due, strict=True):
             if grad is None or not grad.isfinite().all() or (grad.abs().max() < 1e-5 * most and x.dim() > 1):
                 none.append(name)  # a bias of keys changes no weight
-            elif wanted is not None and (grad - wanted).abs().max() > 1e-3 * most:
+            elif wanted is not None and (grad - wanted).abs().max() > 0.01 * most:
                 other.append(name)
         return none, other * close(output, right)  # what is another in training is told elsewhere
 

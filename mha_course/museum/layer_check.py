@@ -14,7 +14,7 @@ from mha_course.museum.handed_layer import KINDS, HandedLayer
 from mha_course.museum.handed_layer import in_words as error_told
 from mha_course.museum.layer_calls import SHARED, LayerCalls
 from mha_course.museum.layer_gates import wrong_gates
-from mha_course.museum.layer_notes import PROMISES, RANDOM, notes_on
+from mha_course.museum.layer_notes import KEEPS, PROMISES, RANDOM, notes_on
 from mha_course.museum.layer_search import Search
 from mha_course.museum.layer_trials import causal, close, output_of, transposed
 from mha_course.museum.layer_words import (
@@ -270,15 +270,19 @@ class LayerCheck:
         """Return the verdict on a layer that no row of a table explains."""
         wrong, results, step = self.wrong, self.stages[self.wrong[0]], self.hand_over()
         if all(label.startswith("a second call") for label in wrong):
-            return self.not_right(tr("The layer keeps something from an earlier call, such as its mask."), step)
+            return self.not_right(tr(KEEPS), step)
         if self.calls.is_random:
             told = tr("In evaluation, the same call gives another output each time.")
             return self.not_right(told, tr(RANDOM), "dropout")
         if not self.raising and (nearly := self.search.nearly()):
-            return self.not_right(nearly, step)
+            return self.not_right(sentences([nearly, tr(LIKE_THIS)]), step, state="other")
         if self.differs and not self.raising and (alike := self.search.alike()):
             return self.not_right(sentences([alike, tr(LIKE_THIS)]), tr(WITHOUT), state="other")
-        step, got = step or tr(NEXT[wrong[0].partition(", ")[0]]), wrong_in(results)[0].got
+        every = [result for results in self.stages.values() for result in results]
+        shapes = [(result.trial[0].shape[:2], result.problem()) for result in every]
+        alone = all(1 in shape if problem else shape[0] > 1 for shape, problem in shapes)  # single examples, or tokens
+        step = step or tr(NEXT["one query" if alone else wrong[0].partition(", ")[0]])
+        got = wrong_in(results)[0].got
         if got.error:
             told = "It raises {error} at “{line}”." if got.line else "It raises {error}."
             told = tr(told, error=": ".join(filter(None, got.error)), line=got.line)
@@ -293,7 +297,7 @@ class LayerCheck:
 
     def hand_over(self, said: str = "") -> str:
         """Return how to hand over a layer that is ``said`` to add its input, or is right for shared sequences."""
-        if tr(RESIDUAL) in said:
+        if tr(RESIDUAL) in said and not self.handed.residual:
             return tr("If that is meant, hand it over with `residual=True`.")
         if self.handed.num_inputs < 3 or len(self.wrong) < len(self.stages) / 4:
             return ""

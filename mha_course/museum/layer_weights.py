@@ -39,7 +39,10 @@ def of_equal_values(trial: tuple, output: Tensor) -> str:
     steps = steps / lengths.clamp(min=1e-12)
     across = (torch.eye(steps.shape[2]) - steps @ steps.mT) * (lengths > 0.01 * lengths.max())  # what is clear
     point = torch.linalg.pinv(across.sum(1)) @ (across @ values).sum(1)
-    if (across @ (point[:, None] - values)).abs().max() < 1e-3 * values.abs().max():
+    drawn = ((own - right).transpose(0, 1).flatten(1, 2)[..., None] * (point[:, None] - values)).sum((2, 3))
+    whole = (point[:, None] - values).square().sum((2, 3))
+    is_drawn = (drawn > -0.01 * whole) & (drawn < 1.01 * whole)  # to the point, and not beyond it
+    if is_drawn.all() and (across @ (point[:, None] - values)).abs().max() < 1e-3 * values.abs().max():
         return tr(NULL)
     clear = right.abs() > 0.1 * right.abs().max()
     gates = (own / right)[clear][right[clear].argsort()]

@@ -77,10 +77,11 @@ def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None
     """Return what can stand around a layer: words, what changes its input, and what its input and output become."""
     rows: list[tuple[Words, Callable | None, Callable | None]] = [((), None, None)]
     for name, norm in OF_TOKENS:
-        rows += [((BEFORE, name), norm, None), ((BEFORE_ADDED, name), norm, torch.add)]
+        rows += [((BEFORE, name), norm, None)]
+        rows += [((BEFORE_ADDED, name), norm, torch.add)] * (not residual)  # declared, its input is taken off already
         rows += [((AFTER, name), None, functools.partial(norm_of_sum, norm, residual))]
     for name, norm in OF_TOKENS[:3]:
-        added = functools.partial(sum_with_norm, norm)
+        added = functools.partial(sum_with_norm, norm, residual)
         rows += [((BEHIND_ADDED, name), None, added), ((AROUND_ADDED, name), norm, added)]
     return rows
 
@@ -190,9 +191,11 @@ def norm_of_sum(norm, residual, X, Y):
     return norm(X + Y) - X if residual else norm(X + Y)
 
 
-def sum_with_norm(norm, X, Y):
-    """Add a layer's normalised output to its input, as OLMo 2 does, and Gemma 2 behind a norm of the input."""
-    return X + norm(Y)
+def sum_with_norm(norm, residual, X, Y):
+    """Add a layer's normalised output to its input, as OLMo 2 does, and Gemma 2 behind a norm of the input; take the
+    input off again where the check does so.
+    """
+    return norm(Y) if residual else X + norm(Y)
 
 
 def with_factor(factor, power, trial):
@@ -210,7 +213,7 @@ def right_heads() -> list[tuple[tuple[Words, ...], Callable, Callable | None]]:
     found = []
     for parts in itertools.product([NONE, *TURNS], [NONE, *NORMS], [((), None), *BIASES]):
         words, (turn, norm, bias) = tuple(word for word, _ in parts if word), (part for _, part in parts)
-        if not bias or len(words) < 2:
+        if len(words) < 2 or not (bias or {*words[0]} & ALONE_ONLY):
             found.append((words, functools.partial(heads, norm=norm, turn=turn), bias))
     return sorted(found, key=lambda row: len(row[0]))
 
@@ -248,6 +251,7 @@ of_neighbours = functools.partial(turned, halves=False)
 PAIRS = {"halves": True, "neighbours": False}
 # θ of today's models; the first is tried with mistakes as well
 BASES = (1e4, 5e5, 1e6, 5e4, 1e5, 1.5e5, 1.6e5, 5e6, 8e6, 1e7, 100.0, 500.0, 1e3, 2e4, 2e5, 2.5e5, 1e8)
+ALONE_ONLY = {f"{base:,.0f}" for base in BASES[10:]}  # θ that is not tried with norms
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
 SLOWED = "rotary positions slowed as in {} (pairs of {}, θ {})"
 PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"

@@ -167,6 +167,8 @@ MISTAKES = """
     weights @ V -> ($).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1) => Examples and heads are exchanged:
         what is stored as (batch, heads) is read as (heads, batch).
     + b, num_heads) -> $[:, :1].expand(-1, num_heads, -1, -1) => All heads use the rows of the first head.
+    split_heads(X @ W.T + b, num_heads) -> ($ if W is W_q else $[:, :1].expand(-1, num_heads, -1, -1)) => All heads use
+        the keys and values of the first one.
     + b, num_heads -> + b, 1 => There is only one head, which compares all features: num_heads has no effect.
     weights @ V -> ($).flip(1) => The heads are multiplied by the columns of W_o in reverse order.
     merge_heads(weights @ V) -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head is
@@ -245,8 +247,9 @@ MISTAKES = """
         valid, p=1, dim=-1) => The scores are divided by their sum, without a softmax.
     softmax(scores, valid) -> softmax(scores.abs(), valid) || softmax(scores.relu(), valid) => The scores lose their
         signs before the softmax.
-    softmax(scores, valid) -> scores.exp() * valid || (scores - scores.masked_fill(~valid, -math.inf).amax(-1,
-        keepdim=True)).exp() * valid => The softmax has no sum in its denominator: rows of weights do not sum to 1.
+    softmax(scores, valid) -> scores.exp() * valid || scores.masked_fill(~valid, -math.inf).exp() || (scores -
+        scores.masked_fill(~valid, -math.inf).amax(-1, keepdim=True)).exp() * valid => The softmax has no sum in its
+        denominator: rows of weights do not sum to 1.
     softmax(scores, valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30)
         || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Exponentials of large scores
         overflow: the largest score of a row must be subtracted first.

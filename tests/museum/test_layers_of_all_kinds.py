@@ -58,6 +58,15 @@ class KeepsFirstMask(Right):
         return scores.masked_fill(~self.kept, -1e9)
 
 
+class KeepsKeys(Right):
+    kept = None
+
+    def project(self, q, k, v):
+        before = k if self.kept is None or self.kept.shape != k.shape else self.kept
+        self.kept = k
+        return super().project(q, (k + before) / 2, v)
+
+
 class CausalWhenSquare(Right):
     def mask(self, scores, lengths):
         scores, (q, k) = super().mask(scores, lengths), scores.shape[-2:]
@@ -173,6 +182,10 @@ def half_detached(X, heads):
     return torch.cat([first, others.detach()], dim=-1)
 
 
+def of_first(X, layer):
+    return X[..., : X.shape[-1] // layer.heads].repeat(1, 1, layer.heads)
+
+
 def with_many_biases(self, *given):
     return Right.forward(self, *given) + (self.heads - 1) * self.W_o.bias
 
@@ -260,9 +273,29 @@ WRONG = {  # what is handed over, and what is said of it
         [variant(mask=lambda self, s, n: Right.mask(self, s, n) if len(n) < 9 else s.flip(0))],
         "but not with queries (16, 3, 8) and keys (16, 3, 8)",
     ),
-    "half precision": (
-        [variant(scores=lambda self, Q, K: (Q.half() @ K.half().mT).float() / math.sqrt(Q.shape[-1]))],
-        "The output is nearly the formula's",
+    "mask of few examples": (
+        [variant(mask=lambda self, s, n: Right.mask(self, s, n.where(torch.arange(len(n)) < 3, s.shape[-1])))],
+        "but not with queries (16, 3, 8) and keys (16, 3, 8)",
+    ),
+    "keys of the last call": (
+        [KeepsKeys, lambda layer, q, k, v: layer(q, k, v, torch.full((len(q),), k.shape[1]))],
+        "The layer keeps something from an earlier call",
+    ),
+    "single examples": (
+        [variant(split=lambda self, X: Right.split(self, X if len(X) > 1 else X.flip(1)))],
+        "Right with several examples",
+    ),
+    "root of some heads' size": (
+        [variant(scores=lambda self, Q, K: Q @ K.mT / math.sqrt(Q.shape[-1] * (2 if self.heads > 2 else 1)))],
+        "times 0.707 with 4 heads, but not with fewer",
+    ),
+    "first head of keys": (
+        [
+            variant(
+                project=lambda self, q, k, v: (self.W_q(q), of_first(self.W_k(k), self), of_first(self.W_v(v), self))
+            )
+        ],
+        "All heads use the keys and values of the first one.",
     ),
     "bias of W_o for each head": (
         [type("Biased", (WithBiases,), {"forward": with_many_biases})],

@@ -100,6 +100,19 @@ def test_a_part_of_the_features_is_turned_where_small_heads_have_none():
     assert verdict and "rotary positions on 1/2 of the features" in verdict.text, verdict
 
 
+def test_numbers_that_are_rounded_are_told_as_nearly_right():
+    half = variant(scores=lambda self, Q, K: (Q.half() @ K.half().mT).float() / math.sqrt(Q.shape[-1]))
+    turned = wrong_by_rule.layer("rotary", "a = s.softmax(-1)", "a = s.softmax(-1).bfloat16().float()")
+    verdicts = [check_layer(half), check_layer(turned)]
+    assert ["other"] * 2 == [verdict.state for verdict in verdicts], verdicts
+    assert all("The output is nearly the formula's" in verdict.text for verdict in verdicts), verdicts
+
+
+def test_a_constant_in_place_of_the_size_is_told_beside_a_soft_cap():
+    verdict = check_layer(variant(scores=lambda self, Q, K: capped(Q @ K.mT / 12)))
+    assert verdict.state == "other" and "scores times 0.0833 in place of 1/√d" in verdict.text, verdict
+
+
 def test_the_example_of_a_causal_layer_is_held_against_the_causal_formula():
     def scores(self, Q, K):
         later = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool).triu(1)
@@ -113,6 +126,8 @@ def test_a_residual_in_a_variant_is_told_how_to_hand_it_over():
     added = wrong_by_rule.layer("rotary", "self.W_o(o)", "x + self.W_o(o)")
     verdict = check_layer(added)
     assert verdict.state == "wrong" and "(a residual)" in verdict.text and "`residual=True`" in verdict.next_step
+    twice = wrong_by_rule.layer("normed", "self.W_o(o)", "2 * x + self.W_o(o)")
+    assert check_layer(twice, residual=True).state == "wrong"
     assert check_layer(added, residual=True)
 
 
