@@ -196,7 +196,7 @@ class Search:
                     return self.told("right", () if fixed else words, fixed, changes)
         changes = [*way, row.change, functools.partial(variants.with_factor, one, 0)]
         of_most = [call for call in self.given if call[0][8] == self.calls.handed.num_heads]
-        if is_constant and not normed and self.fits(*changes, calls=of_most):
+        if is_constant and not normed and abs(one - 1) > 0.01 and self.fits(*changes, calls=of_most):
             told = "The scores are QKᵀ / √d times {one} with {heads} heads, but not with fewer: the factor should be 1."
             return self.told("wrong", row.words, tr(told, one=f"{one:.3g}", heads=of_most[0][0][8]), way, "scores")
         if normed or is_constant:
