@@ -23,7 +23,7 @@ KEEPS = "The layer keeps something from an earlier call, such as its mask."
 NO_DROPOUT = "`dropout` has no effect."
 OTHER_CALLS = (  # batch, queries and keys of a call that no stage has → what is said where it raises
     ((1, 3, 4), "An input that is not contiguous raises {error}."),
-    ((2 * FEW, 3, 3), "A batch of {batch} raises {error}."),
+    ((2 * FEW, 3, 3), "A batch of {count} raises {error}."),
     ((2, 5, 3), "A call with more queries than keys raises {error}."),
     ((1, 2, 1030), ""),  # there may be no room for so many
 )
@@ -92,7 +92,7 @@ def on_other_calls(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> 
         except Exception as error:
             if isinstance(error, ValueError) and not line_of(error):  # the output has another shape
                 raise MistakeError(sentences([other, as_sentence(error.args[0])])) from None
-            notes += [tr(told, error=in_short(error), batch=batch)] * bool(told)
+            notes += [tr(told, error=in_short(error), count=batch)] * bool(told)
         else:
             if not alike(got, formula(*changed(handed.trial(layer, X, lengths), way))):
                 raise MistakeError(other)

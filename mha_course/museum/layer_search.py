@@ -135,7 +135,8 @@ class Search:
         """The ways in which the layer can be right: causal where no later token changes an earlier output, or not; and
         these in a window, if it seems to have one, as some mistakes do, too.
         """
-        looks_ahead = self.calls.reach and self.calls.reach[1] > 0
+        reach = self.calls.reach
+        looks_ahead = reach[1] > 0 if reach and any(reach) else None  # a token that sees itself alone tells nothing
         ways = [way for way in self.ways if (causal in way) is not looks_ahead] or self.ways
         return [*([*way, *self.window] for way in ways * bool(self.window)), *ways]
 
