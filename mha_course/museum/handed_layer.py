@@ -198,13 +198,9 @@ class HandedLayer:
         X = [torch.randn(batch_size, number, self.num_heads * head_size * self.unit) for _ in range(3)]
         return [X[0], X[min(1, self.num_inputs - 1)], X[self.num_inputs - 1]]
 
-    def trial(
-        self, layer: Any, X: Sequence[Tensor], lengths: Tensor, num_heads: int = 0, learns: bool = False
-    ) -> tuple:
-        """Return the arguments of ``formula`` for a call of a layer, by default of one with the most heads.
-        ``learns`` is whether gradients flow to its parameters.
-        """
-        with torch.set_grad_enabled(learns):
+    def trial(self, layer: Any, X: Sequence[Tensor], lengths: Tensor, num_heads: int = 0) -> tuple:
+        """Return the arguments of ``formula`` for a call of a layer, by default of one with the most heads."""
+        with torch.no_grad():
             matrices, given = self.matrices(layer, num_heads or self.num_heads)
         lengths = lengths if self.masks else torch.full_like(lengths, X[1].shape[1])
         return (*X, valid_keys(lengths, X[1].shape[1], axes=4), *matrices, num_heads or self.num_heads, given)
