@@ -13,7 +13,8 @@ from mha_course.language import listed, sentences, tr
 from mha_course.museum.dropped_weights import dropped_otherwise
 from mha_course.museum.handed_layer import HandedLayer
 from mha_course.museum.layer_matrices import NAMES
-from mha_course.museum.layer_trials import before_output, causal, changed, formula, weights_of
+from mha_course.museum.layer_search import WINDOW
+from mha_course.museum.layer_trials import before_output, causal, changed, formula, weights_of, within
 
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
 RATE = 0.25  # of the dropout that is tried
@@ -94,9 +95,23 @@ def on_other_calls(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> 
                 raise MistakeError(sentences([other, as_sentence(error.args[0])])) from None
             notes += [tr(told, error=in_short(error), count=batch)] * bool(told)
         else:
-            if not alike(got, formula(*changed(handed.trial(layer, X, lengths), way))):
-                raise MistakeError(other)
+            trial = changed(handed.trial(layer, X, lengths), way)
+            if not alike(got, formula(*trial)):
+                notes.append(wide_window(handed, layer, X, trial, got))
+                if not notes[-1]:
+                    raise MistakeError(other)
     return notes
+
+
+def wide_window(handed: HandedLayer, layer: Any, X: Sequence[Tensor], trial: tuple, got: Tensor) -> str:
+    """Return a sentence on the window that explains the output ``got`` of self-attention, where one does; or ""."""
+    changed_first = torch.cat([X[0][:, :1].flip(-1), X[0][:, 1:]], dim=1)
+    if handed.num_inputs > 1 or len(got) > 1:
+        return ""
+    second = handed.output(layer, [changed_first] * 3, torch.tensor([got.shape[1]]))[0]
+    before = int((got - second).abs().amax((0, 2)).gt(1e-7).nonzero().max())
+    behind = 0 if trial[3].shape[2] > 1 else before  # causal, or not
+    return tr(WINDOW, before=before, behind=behind) if alike(got, formula(*within(before, behind, trial))) else ""
 
 
 def alike(got: Tensor, right: Tensor) -> bool:

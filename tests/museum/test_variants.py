@@ -169,6 +169,15 @@ def test_a_window_of_any_size_is_named_and_not_accused(before, behind, turn, cap
     assert ("rotary" in verdict.text, "soft-cap" in verdict.text) == (turn is rotary, cap is capped)
 
 
+def test_a_window_of_more_keys_than_most_calls_have_is_told_with_a_right_layer():
+    def scores(self, Q, K):
+        back = torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2])
+        return (Q @ K.mT / math.sqrt(Q.shape[-1])).masked_fill((back < 0) | (back > 511), -math.inf)
+
+    verdict = check_layer(variant(scores=scores), call=lambda layer, x, valid_lens: layer(x, x, x, valid_lens))
+    assert verdict and "a query attends to 511 keys before it and 0 behind it" in verdict.text, verdict
+
+
 def test_a_learned_sink_is_another_attention_and_no_mistake():
     def sunk(self, scores, lengths):
         padding = torch.arange(scores.shape[-1]) >= lengths[:, None, None, None]
