@@ -1,4 +1,4 @@
-"""What a layer's attention weights are made of, read from its output: a factor, a bias, positions, a sink, a gate."""
+"""What a layer's attention weights are made of, read from its output: a factor, a bias, a sink, a gate."""
 
 import math
 
@@ -34,15 +34,14 @@ def of_equal_values(trial: tuple, output: Tensor) -> str:
     ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
     if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3):
         return tr(MULTIPLES) if ratios.abs().amax((0, 2, 3)).min() > 1e-3 else ""
-    steps, values = ((X.transpose(0, 1).flatten(1, 2)[..., None]) for X in (own - right, right))  # head by head
-    lengths = steps.norm(dim=2, keepdim=True)
-    steps = steps / lengths.clamp(min=1e-12)
+    moves, values = ((X.transpose(0, 1).flatten(1, 2)[..., None]) for X in (own - right, right))  # head by head
+    lengths = moves.norm(dim=2, keepdim=True)
+    steps = moves / lengths.clamp(min=1e-12)
     across = (torch.eye(steps.shape[2]) - steps @ steps.mT) * (lengths > 0.01 * lengths.max())  # what is clear
-    point = torch.linalg.pinv(across.sum(1)) @ (across @ values).sum(1)
-    drawn = ((own - right).transpose(0, 1).flatten(1, 2)[..., None] * (point[:, None] - values)).sum((2, 3))
-    whole = (point[:, None] - values).square().sum((2, 3))
-    is_drawn = (drawn > -0.01 * whole) & (drawn < 1.01 * whole)  # to the point, and not beyond it
-    if is_drawn.all() and (across @ (point[:, None] - values)).abs().max() < 1e-3 * values.abs().max():
+    to_point = (torch.linalg.pinv(across.sum(1)) @ (across @ values).sum(1))[:, None] - values
+    shares = (moves * to_point).sum((2, 3)) / to_point.square().sum((2, 3))  # of the way to one point
+    is_between = shares.min() > -0.01 and shares.max() < 1.01
+    if is_between and (across @ to_point).abs().max() < 1e-3 * values.abs().max():
         return tr(NULL)
     clear = right.abs() > 0.1 * right.abs().max()
     gates = (own / right)[clear][right[clear].argsort()]
