@@ -23,7 +23,7 @@ RANDOM = "Check what is random, and whether `eval()` turns it off: `F.dropout` n
 KEEPS = "The layer keeps something from an earlier call, such as its mask."
 NO_DROPOUT = "`dropout` has no effect."
 OTHER_CALLS = (  # batch, queries and keys of a call that no stage has → what is said where it raises
-    ((1, 3, 4), "An input that is not contiguous raises {error}."),
+    ((2, 3, 4), "An input that is not contiguous raises {error}."),
     ((2 * FEW, 3, 3), "A batch of {count} raises {error}."),
     ((2, 5, 3), "A call with more queries than keys raises {error}."),
     ((1, 2, 1030), ""),  # there may be no room for so many
