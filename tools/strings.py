@@ -92,13 +92,13 @@ def of_tables():
     yield transposing, transposing.DIGITS
     yield setup_check, [purpose for purpose, _ in setup_check.PACKAGES.values()]
     yield layer_words, [*layer_words.NEXT.values(), layer_words.ROOM]
-    yield layer_check, [*layer_check.CANNOT.values(), layer_check.LIKE_THIS]
+    yield layer_check, [*layer_check.CANNOT.values(), *layer_check.GRADIENTS, layer_check.LIKE_THIS]
     yield layer_gates, [text for text, _ in edits.rows_of(layer_gates.WRONG_GATES)]
     yield masks_by_effect, [said for said, _ in masks_by_effect.FORMS]
     yield variants, variants.all_words()
     yield layer_calls, [*layer_calls.STAGES, *layer_calls.SHARED, "the queries", "the keys", "the values", "anything"]
-    yield layer_notes, [layer_notes.NO_DROPOUT, *layer_notes.RAISES, *itertools.chain(*layer_notes.BIASES.values())]
-    yield layer_notes, ["examples", "heads", "queries", "keys"]
+    yield layer_notes, [layer_notes.NO_DROPOUT, *itertools.chain(*layer_notes.BIASES.values())]
+    yield layer_notes, [*(told for _, told in layer_notes.OTHER_CALLS if told), "examples", "heads", "queries", "keys"]
     yield handed_layer, [*handed_layer.KINDS.values(), *(hint for hint, _ in handed_layer.UNFINISHED.values())]
     yield (
         wrong_attention,

@@ -200,7 +200,8 @@ class HandedLayer:
 
     def trial(self, layer: Any, X: Sequence[Tensor], lengths: Tensor, num_heads: int = 0) -> tuple:
         """Return the arguments of ``formula`` for a call of a layer, by default of one with the most heads."""
-        matrices, given = self.matrices(layer, num_heads or self.num_heads)
+        with torch.no_grad():
+            matrices, given = self.matrices(layer, num_heads or self.num_heads)
         lengths = lengths if self.masks else torch.full_like(lengths, X[1].shape[1])
         return (*X, valid_keys(lengths, X[1].shape[1], axes=4), *matrices, num_heads or self.num_heads, given)
 
@@ -256,7 +257,7 @@ class HandedLayer:
 
     def matrices(self, layer: Any, num_heads: int) -> tuple[list[Tensor], dict[str, Any]]:
         """W_q, W_k, W_v and W_o (num_hiddens, num_hiddens), where each head has rows of its own; the biases and w_v."""
-        pairs: list[tuple[Any, Any]] = [*((W.detach().clone(), b) for W, b in self.pairs(layer)), (None, None)]
+        pairs: list[tuple[Any, Any]] = [*((W.clone(), b) for W, b in self.pairs(layer)), (None, None)]
         *found, w_v = pairs[:5]
         size = len(found[3][0])
         matrices: list[Tensor] = []
@@ -267,7 +268,7 @@ class HandedLayer:
             if W.shape != (size, size):
                 raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.", "init")
             matrices.append(W)
-            given[f"b_{name}"] = 0.0 if b is None else b.detach().clone()
+            given[f"b_{name}"] = 0.0 if b is None else b.clone()
         return matrices, given
 
 

@@ -12,7 +12,7 @@ from mha_course.checking.running import MistakeError, NotYetError, Outcome, erro
 from mha_course.language import tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import HandedLayer, in_words
-from mha_course.museum.layer_trials import changed, formula, is_stable
+from mha_course.museum.layer_trials import changed, close, formula, is_stable
 
 # What is special about some calls → their batch size, queries, keys, heads, head size, lengths, size of the numbers.
 STAGES: dict[str, list[tuple]] = {
@@ -146,7 +146,7 @@ class LayerCalls:
     @found_once
     def wide(self) -> tuple:
         """A call with heads of more features than keys, of which weights are read; ``wider`` has other heads."""
-        return self.of_many(5, 5, 8)
+        return self.of_many(1, 5, 8)
 
     @found_once
     def wider(self) -> tuple:
@@ -173,21 +173,32 @@ class LayerCalls:
         same = [torch.allclose(output, outputs[0], equal_nan=True) for output in outputs[1:]]
         return same[0] and not all(same)
 
-    def without_gradient(self) -> list[str]:
-        """Parameters and inputs that no gradient reaches in training."""
-        layer, X = self.drawn(3)
-        found = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
-        found += list(zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False))
-        output, _ = self.handed.output(layer.train(), [part.requires_grad_() for part in X], torch.tensor([3, 2]))
+    def wrong_gradients(self, changes: Iterable[Callable[[tuple], tuple]]) -> tuple[list[str], list[str]]:
+        """Parameters and inputs that no gradient reaches in training, and those that another reaches than that of the
+        formula, with the call changed.
+        """
+        (layer, X), lengths = self.drawn(3), torch.tensor([3, 2])
+        found = {name: p for name, p in layer.named_parameters() if p.requires_grad}
+        found |= zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False)
+        output, _ = self.handed.output(layer.train(), [part.requires_grad_() for part in X], lengths)
         if not output.requires_grad:
-            return ["anything"]
-        (output * torch.randn_like(output)).sum().backward()  # a norm leaves the sum of squares as it is
-        most = max([x.grad.norm() for _, x in found if x.grad is not None], default=0)
-        return [
-            name
-            for name, x in found
-            if x.grad is None or not x.grad.isfinite().all() or (x.grad.norm() < 1e-5 * most and x.dim() > 1)
-        ]  # a bias of keys changes no weight
+            return ["anything"], []
+        matrices, given = self.handed.matrices(layer, self.handed.num_heads)  # to which gradients flow
+        trial = (*self.handed.trial(layer, X, lengths)[:4], *matrices, self.handed.num_heads, given)
+        right = formula(*changed(trial, changes))
+        along = torch.randn_like(output)  # a norm leaves the sum of squares as it is
+        own, due = (
+            torch.autograd.grad((Y * along).sum(), [*found.values()], allow_unused=True, retain_graph=True)
+            for Y in (output, right)
+        )
+        most = max(grad.abs().max() for grad in due if grad is not None)
+        none, other = [], []
+        for (name, x), grad, wanted in zip(found.items(), own, due, strict=True):
+            if grad is None or not grad.isfinite().all() or (grad.abs().max() < 1e-5 * most and x.dim() > 1):
+                none.append(name)  # a bias of keys changes no weight
+            elif wanted is not None and (grad - wanted).abs().max() > 0.01 * most:
+                other.append(name)
+        return none, other * close(output, right)  # what is another in training is told elsewhere
 
     def gated(self, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
         """Return a call with gates: the arguments of ``formula``, the gates, and the output."""

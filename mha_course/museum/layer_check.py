@@ -14,7 +14,7 @@ from mha_course.museum.handed_layer import KINDS, HandedLayer
 from mha_course.museum.handed_layer import in_words as error_told
 from mha_course.museum.layer_calls import SHARED, LayerCalls
 from mha_course.museum.layer_gates import wrong_gates
-from mha_course.museum.layer_notes import PROMISES, RANDOM, notes_on
+from mha_course.museum.layer_notes import KEEPS, PROMISES, RANDOM, notes_on
 from mha_course.museum.layer_search import Search
 from mha_course.museum.layer_trials import causal, close, output_of, transposed
 from mha_course.museum.layer_words import (
@@ -38,6 +38,11 @@ WITHOUT = (
 )
 RESIDUAL = "The input is added to the output (a residual)."  # a known mistake, unless it is meant
 LIKE_THIS = "A mistake that is not on the check's list can look like this, too."
+GRADIENTS = (  # what is said of parameters and inputs that none reaches, and of those that another reaches
+    "The output is right, but no gradient reaches {names}: it cannot learn.",
+    "The output is right, but the gradient of {names} is not that of the formula: on its way to them it is "
+    "changed or cut off, as by `detach`.",
+)
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
     "gradient": "Training is not possible",
     "gates": "It cannot be called with head_mask",
@@ -160,6 +165,8 @@ class LayerCheck:
         self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
         self.search = Search(self.calls, FORMULA in asked)
         readings = [(way, self.calls.results(*way)) for way in self.search.ways]
+        if all(wrong_stages(stages) for _, stages in readings):  # shown as the layer seems to be meant
+            readings.sort(key=lambda pair: pair[0] not in self.search.likely)
         self.way, self.stages = min(readings, key=lambda pair: len(wrong_stages(pair[1])))
         self.wrong = wrong_stages(self.stages)
         if not self.differs:
@@ -172,9 +179,16 @@ class LayerCheck:
 
     @property
     def differs(self) -> bool:
-        """Whether every call differs in which a variant would: where no weight is almost 1."""
-        alike = (label for label in self.stages if label not in self.wrong)
-        return all("large" in label or label.startswith("one query") for label in alike)
+        """Whether every call differs in which a variant would: where no weight is almost 1, and heads have features
+        enough to turn some and leave others.
+        """
+        few = 2 * self.handed.unit
+
+        def tells(label: str) -> bool:
+            sizes = [len(result.trial[7]) // result.trial[8] for result in self.stages[label]]
+            return "large" not in label and not label.startswith("one query") and max(sizes) > few
+
+        return all(label in self.wrong or not tells(label) for label in self.stages)
 
     def verdict(self) -> Verdict:
         """Say what is right and what is wrong."""
@@ -193,7 +207,7 @@ class LayerCheck:
 
     def if_right(self, way: Sequence[Callable], said: str) -> Verdict:
         """Return the verdict on a layer with the right output, perhaps as a variant: what else it can, and notes."""
-        tries: dict[str, Callable] = {"gradient": self.calls.without_gradient}
+        tries: dict[str, Callable] = {"gradient": functools.partial(self.calls.wrong_gradients, way)}
         tries |= {"gates": functools.partial(self.calls.gated, way)} if self.handed.gated else {}
         tries |= {"notes": functools.partial(notes_on, self.handed, way, self.asked)}
         outcomes = run_safely(lambda name: tries[name](), [(name,) for name in tries])
@@ -205,9 +219,9 @@ class LayerCheck:
                     return self.praise([("", True, told)], way, said)
                 told = sentences([tr("The output is right."), mistake.args[0]])
                 raise MistakeError(told, PART_OF.get(name, ""))
-            if name == "gradient" and outcome.value:
-                told = "The output is right, but no gradient reaches {names}: it cannot learn."
-                return Verdict("wrong", tr(told, names=listed(map(tr, outcome.value))))
+            for told, names in zip(GRADIENTS, outcome.value if name == "gradient" else ((), ()), strict=True):
+                if names:
+                    return Verdict("wrong", tr(told, names=listed(map(tr, names))))
             if name == "gates" and (verdict := wrong_gates(*outcome.value)) is not None:
                 return verdict
         return self.praise(outcomes[-1].value, way, said)
@@ -256,13 +270,19 @@ class LayerCheck:
         """Return the verdict on a layer that no row of a table explains."""
         wrong, results, step = self.wrong, self.stages[self.wrong[0]], self.hand_over()
         if all(label.startswith("a second call") for label in wrong):
-            return self.not_right(tr("The layer keeps something from an earlier call, such as its mask."), step)
+            return self.not_right(tr(KEEPS), step)
         if self.calls.is_random:
             told = tr("In evaluation, the same call gives another output each time.")
             return self.not_right(told, tr(RANDOM), "dropout")
+        if not self.raising and (nearly := self.search.nearly()):
+            return self.not_right(sentences([nearly, tr(LIKE_THIS)]), step, state="other")
         if self.differs and not self.raising and (alike := self.search.alike()):
             return self.not_right(sentences([alike, tr(LIKE_THIS)]), tr(WITHOUT), state="other")
-        step, got = step or tr(NEXT[wrong[0].partition(", ")[0]]), wrong_in(results)[0].got
+        every = [result for results in self.stages.values() for result in results]
+        shapes = [(result.trial[0].shape[:2], result.problem()) for result in every]
+        alone = all(1 in shape if problem else shape[0] > 1 for shape, problem in shapes)  # single examples, or tokens
+        step = step or tr(NEXT["one query" if alone else wrong[0].partition(", ")[0]])
+        got = wrong_in(results)[0].got
         if got.error:
             told = "It raises {error} at “{line}”." if got.line else "It raises {error}."
             told = tr(told, error=": ".join(filter(None, got.error)), line=got.line)
@@ -277,7 +297,7 @@ class LayerCheck:
 
     def hand_over(self, said: str = "") -> str:
         """Return how to hand over a layer that is ``said`` to add its input, or is right for shared sequences."""
-        if tr(RESIDUAL) in said:
+        if tr(RESIDUAL) in said and not self.handed.residual:
             return tr("If that is meant, hand it over with `residual=True`.")
         if self.handed.num_inputs < 3 or len(self.wrong) < len(self.stages) / 4:
             return ""

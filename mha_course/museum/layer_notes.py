@@ -7,20 +7,27 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.comparing import equal
-from mha_course.checking.running import MistakeError, error_in_words
-from mha_course.checking.wording import kind_of
-from mha_course.language import sentences, tr
+from mha_course.checking.running import MistakeError, error_in_words, line_of
+from mha_course.checking.wording import as_sentence, kind_of
+from mha_course.language import listed, sentences, tr
 from mha_course.museum.dropped_weights import dropped_otherwise
 from mha_course.museum.handed_layer import HandedLayer
 from mha_course.museum.layer_matrices import NAMES
-from mha_course.museum.layer_trials import before_output, causal, changed, formula, weights_of
+from mha_course.museum.layer_search import WINDOW
+from mha_course.museum.layer_trials import before_output, causal, changed, formula, weights_of, within
 
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
 RATE = 0.25  # of the dropout that is tried
 EXAMPLES, FEW = 1000, 8  # whose weights are dropped, and how many of them at once: a cache may hold no more
 RANDOM = "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
+KEEPS = "The layer keeps something from an earlier call, such as its mask."
 NO_DROPOUT = "`dropout` has no effect."
-RAISES = ("An input that is not contiguous raises {error}.", "A batch of {count} raises {error}.")
+OTHER_CALLS = (  # batch, queries and keys of a call that no stage has → what is said where it raises
+    ((2, 3, 4), "An input that is not contiguous raises {error}."),
+    ((2 * FEW, 3, 3), "A batch of {count} raises {error}."),
+    ((2, 5, 3), "A call with more queries than keys raises {error}."),
+    ((1, 2, 1030), ""),  # there may be no room for so many
+)
 BIASES = {  # whether biases are asked for → what is said of one matrix that is otherwise, and of several
     True: ("With `bias=True`, {names} has no bias.", "With `bias=True`, {names} have no bias."),
     False: ("Without `bias`, {names} has a bias.", "Without `bias`, {names} have a bias."),
@@ -45,6 +52,7 @@ def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str])
         faults |= {"no_lengths": fault_without_lengths(handed)} if "no_lengths" in asked else {}
         faults |= {"bias": fault_of_biases(handed, way)} if "bias" in asked else {}
     notes += [(topic, not fault, fault) for topic, fault in faults.items()]
+    notes += [("", True, told) for told in on_other_calls(handed, layer, way)]
     unread = handed.unread(layer)
     if names := [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name and name in unread]:
         told = "Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias)."
@@ -59,35 +67,69 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> tuple[bool, str]:
     if not torch.allclose(first, again, equal_nan=True):
         told = tr("In evaluation, the same call gives another output each time.")
         raise MistakeError(sentences([told, tr(RANDOM)]), "dropout")
+    handed.output(layer, [part.flip(0) for part in X], lengths)
+    if not alike(handed.output(layer, X, lengths)[0], first):
+        raise MistakeError(tr(KEEPS))
     if first.dtype != X[0].dtype:
         told = tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
         return False, told
     if asked and not isinstance(got, Tensor):
         return False, tr("A call returns {given}, not one tensor.", given=kind_of(got))
-    turned, many = [part.mT.contiguous().mT for part in X], [part.repeat(FEW, 1, 1) for part in X]
-    for told, inputs in zip(RAISES, (turned, many), strict=True):
-        count = len(inputs[0])
-        try:
-            handed.output(layer, inputs, lengths.repeat(count // 2))
-        except ValueError as error:
-            words = {"count": count, "error": error}
-            raise MistakeError(tr("The output is right for few examples; with {count}, {error}.", **words)) from None
-        except RuntimeError as error:
-            return True, tr(told, error=in_short(error), count=count)
     return True, ""
+
+
+def on_other_calls(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> list[str]:
+    """Return what calls of other kinds raise, if they do. Raise MistakeError where the output is another."""
+    notes = []
+    for number, ((batch, queries, keys), told) in enumerate(OTHER_CALLS):
+        of_keys = handed.sequences(batch, keys, 2)
+        X = [handed.sequences(batch, queries, 2)[0], *of_keys[1:]] if handed.num_inputs > 1 else of_keys
+        X = X if number else [part.mT.contiguous().mT for part in X]
+        lengths, shapes = keys - torch.arange(batch) % keys, (tuple(X[0].shape), tuple(X[1].shape))
+        shown = listed([tr("queries {shape}", shape=shapes[0]), tr("keys {shape}", shape=shapes[1])], " and ")
+        other = tr("The output is right, but not with {shown}.", shown=shown)
+        try:
+            got = handed.output(layer.eval(), X, lengths)[0]
+        except Exception as error:
+            if isinstance(error, ValueError) and not line_of(error):  # the output has another shape
+                raise MistakeError(sentences([other, as_sentence(error.args[0])])) from None
+            notes += [tr(told, error=in_short(error), count=batch)] * bool(told)
+        else:
+            trial = changed(handed.trial(layer, X, lengths), way)
+            if not alike(got, formula(*trial)):
+                notes.append(wide_window(handed, layer, X, trial, got))
+                if not notes[-1]:
+                    raise MistakeError(other)
+    return notes
+
+
+def wide_window(handed: HandedLayer, layer: Any, X: Sequence[Tensor], trial: tuple, got: Tensor) -> str:
+    """Return a sentence on the window that explains the output ``got`` of self-attention, where one does; or ""."""
+    changed_first = torch.cat([X[0][:, :1].flip(-1), X[0][:, 1:]], dim=1)
+    if handed.num_inputs > 1 or len(got) > 1:
+        return ""
+    second = handed.output(layer, [changed_first] * 3, torch.tensor([got.shape[1]]))[0]
+    before = int((got - second).abs().amax((0, 2)).gt(1e-7).nonzero().max())
+    behind = 0 if trial[3].shape[2] > 1 else before  # causal, or not
+    return tr(WINDOW, before=before, behind=behind) if alike(got, formula(*within(before, behind, trial))) else ""
+
+
+def alike(got: Tensor, right: Tensor) -> bool:
+    """Return whether outputs are equal up to what a small number in a norm, or a late position, makes of them."""
+    return torch.allclose(got.double(), right.double(), rtol=0.01, atol=0.01 * right.abs().max().item())
 
 
 def refuse_other_modes(handed: HandedLayer, layer: Any, X: Sequence[Tensor], trial: tuple) -> None:
     """Raise MistakeError where a layer with dropout is another in evaluation, or one without dropout in training."""
     lengths = torch.tensor([3, 2])
-    if not equal(handed.output(layer.eval(), X, lengths)[0], formula(*trial)):
+    if not alike(handed.output(layer.eval(), X, lengths)[0], formula(*trial)):
         raise MistakeError(
             tr("The output is right, but not in evaluation of a layer that is made with dropout."), "dropout"
         )
     plain = handed.build(handed.num_heads, 2)
     right = handed.output(plain, X, lengths)[0]
     first, second = (handed.output(plain.train(), X, lengths)[0] for _ in range(2))
-    if torch.equal(first, second) and not equal(first, right):  # dropout of its own would give another each time
+    if torch.equal(first, second) and not alike(first, right):  # dropout of its own would give another each time
         raise MistakeError(
             tr("The output is right, but not in training, where it differs without dropout, too."), "dropout"
         )

@@ -18,6 +18,10 @@ from mha_course.museum.wrong_attention import other_attentions, part_of, program
 from mha_lib.attention import valid_keys
 
 WEIGHTS = "Its weights are those of softmax(QKᵀ / √d), with {words}."
+NEARLY = (
+    "The output is nearly the formula's: it is off by {share} of the largest number, or less, unless scores are large. "
+    "Numbers that are rounded to half precision or bfloat16 look like this, and so does a small number that is added."
+)
 ALL_ELSE = "Everything else is as in the formula, in every call."
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
 WINDOW = "This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
@@ -76,9 +80,12 @@ class Search:
         """Leave the formula itself of what is tried: a layer that is right in some calls is no variant."""
         self.variants = self.variants[:1]
 
-    def fits(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
-        """Return whether every call gave what ``program`` gives, with the call changed in these ways."""
-        return all(close(output_of(program, changed(trial, changes)), output) for trial, output in self.given)
+    def fits(self, *changes: Callable[[tuple], tuple], program: Callable = formula, calls: list | None = None) -> bool:
+        """Return whether every call, or every one of ``calls``, gave what ``program`` gives, with the call changed in
+        these ways.
+        """
+        given = ((changed(trial, changes), output) for trial, output in calls or self.given)
+        return all(close(output_of(program, trial), output, trial[3]) for trial, output in given)
 
     def explained(
         self, ways: list, rows: list[Variant], known: list = FORMULA
@@ -99,8 +106,8 @@ class Search:
                 outputs: list = [] if found is None or one is None else [*found.chunk(len(rows))]
                 if outputs and not close(outputs[0], one):  # it mixes the examples of a batch
                     outputs = [output_of(program, trial) for trial in trials]
-                for row, got in zip(rows, outputs, strict=False):
-                    if close(got, output) and self.fits(*way, row.change, program=program):
+                for row, got, of_row in zip(rows, outputs, trials, strict=False):
+                    if close(got, output, of_row[3]) and self.fits(*way, row.change, program=program):
                         yield row, text, [*way, row.change]
 
     def may_be(self, way: list[Callable], program: Any) -> bool:
@@ -128,7 +135,8 @@ class Search:
         """The ways in which the layer can be right: causal where no later token changes an earlier output, or not; and
         these in a window, if it seems to have one, as some mistakes do, too.
         """
-        looks_ahead = self.calls.reach and self.calls.reach[1] > 0
+        reach = self.calls.reach
+        looks_ahead = reach[1] > 0 if reach and any(reach) else None  # a token that sees itself alone tells nothing
         ways = [way for way in self.ways if (causal in way) is not looks_ahead] or self.ways
         return [*([*way, *self.window] for way in ways * bool(self.window)), *ways]
 
@@ -174,19 +182,26 @@ class Search:
             return None
         row, way, _, ((one, size), (two, more)) = self.read
         normed = any(word[0] == variants.OF_HEADS for word in row.words)  # these have no size to divide by
+        is_constant = abs(two - one) < 0.01 * one
         alike = [other for other in self.variants if other[:2] == row[:2]]  # norms have other numbers ε
         for told, power in ((variants.TIMES, 0), (variants.FIXED, 0.5), *[(variants.COSINES, -0.5)] * normed):
             first, second = one / size**power, two / more**power
             if abs(second - first) > 0.01 * first or abs(first - 1) < 0.01:
                 continue
+            is_constant = True
             for number, other in itertools.product((float(f"{first:.2g}"), float(f"{first:.3g}"), first), alike):
                 changes = [*way, other.change, functools.partial(variants.with_factor, number, power)]
                 if self.fits(*changes):
                     words = (*row.words, (told, f"{number:g}"))
                     fixed = "" if normed or not power else tr(WEIGHTS, words=listed(map(in_words, words)))
                     return self.told("right", () if fixed else words, fixed, changes)
-        if normed or abs(two - one) < 0.01 * one:
-            return None  # cosines times a constant, perhaps
+        changes = [*way, row.change, functools.partial(variants.with_factor, one, 0)]
+        of_most = [call for call in self.given if call[0][8] == self.calls.handed.num_heads]
+        if is_constant and not normed and abs(one - 1) > 0.01 and self.fits(*changes, calls=of_most):
+            told = "The scores are QKᵀ / √d times {one} with {heads} heads, but not with fewer: the factor should be 1."
+            return self.told("wrong", row.words, tr(told, one=f"{one:.3g}", heads=of_most[0][0][8]), way, "scores")
+        if normed or is_constant:
+            return None  # cosines times a constant, perhaps, or a constant and something else
         told = (
             "The scores are QKᵀ / √d times {one} with heads of {size} features, and times {two} with "
             "{more}: the factor should not change with the size."
@@ -221,14 +236,36 @@ class Search:
             return self.told(state, row.words, tr(text), changes, part_of(text))
         return None
 
+    def nearly(self) -> str:
+        """Return a sentence if every call gave almost, but not quite, what a variant gives; "" if not."""
+        calls = [call for call in self.given if call[0][0].std() < 5]
+
+        def off(call: tuple, changes: list[Callable]) -> float:
+            right = formula(*changed(call[0], changes))
+            return ((right - call[1]).abs().max() / right.abs().max()).item()
+
+        rows = [row for row in self.variants if not (row.mistake or row.is_rare) and len(row.words) < 2]
+        for row, way in itertools.product(rows, self.likely):
+            changes = [*way, row.change]
+            if (
+                calls
+                and off(calls[0], changes) < 0.03
+                and 0.0005 < (most := max(off(of, changes) for of in calls)) < 0.03
+            ):
+                return in_variant(row.words, tr(NEARLY, share=f"{most:.1%}"))
+        return ""
+
     def alike(self) -> str:
         """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
         if len(self.variants) == 1:
             return ""
         if self.read:
-            row, _, more, ((factor, size), *_) = self.read
+            row, _, more, ((factor, size), *second) = self.read
+            other = second[0] if second else (factor, size)
             if abs(factor - math.sqrt(size)) < 0.01:
                 more = ((variants.UNSCALED,), *more)
+            elif abs(other[0] - factor) > 0.01 * factor:  # one number whatever the size: others are a mistake
+                more = ((variants.FIXED, f"{factor / math.sqrt(size):.3g}"), *more)
             elif abs(factor - 1) > 0.01:
                 more = ((variants.TIMES, f"{factor:.3g}"), *more)
             if made := listed(map(in_words, (*row.words, *more))):

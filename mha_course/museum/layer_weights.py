@@ -1,14 +1,13 @@
-"""What a layer's attention weights are made of, read from its output: a factor, a bias, positions, a sink, a gate."""
+"""What a layer's attention weights are made of, read from its output: a factor, a bias, a sink, a gate."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course.language import tr
 from mha_course.museum.layer_trials import before_output, formula, together, with_given
-from mha_course.museum.variants import BY_PAIR, BY_STEP, MET, OF_EACH, SINK, Words
+from mha_course.museum.variants import BY_PAIR, BY_STEP, OF_EACH, SINK, Words
 from mha_lib.attention import split_heads
 
 MULTIPLES = (
@@ -17,7 +16,6 @@ MULTIPLES = (
 )
 GATE = "This is a gate: each feature of the heads' outputs is multiplied by a number between 0 and 1."
 NULL = "There is one more key and value, which no token has: part of each query's weight goes to them."
-FEW = 8  # examples of which a factor and a bias are read; positions that meet a query are read of all
 SURE = 1e-3  # a weight below has few digits that are true
 
 
@@ -36,12 +34,14 @@ def of_equal_values(trial: tuple, output: Tensor) -> str:
     ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
     if torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3):
         return tr(MULTIPLES) if ratios.abs().amax((0, 2, 3)).min() > 1e-3 else ""
-    steps, values = ((X.transpose(0, 1).flatten(1, 2)[..., None]) for X in (own - right, right))  # head by head
-    lengths = steps.norm(dim=2, keepdim=True)
-    steps = steps / lengths.clamp(min=1e-12)
+    moves, values = ((X.transpose(0, 1).flatten(1, 2)[..., None]) for X in (own - right, right))  # head by head
+    lengths = moves.norm(dim=2, keepdim=True)
+    steps = moves / lengths.clamp(min=1e-12)
     across = (torch.eye(steps.shape[2]) - steps @ steps.mT) * (lengths > 0.01 * lengths.max())  # what is clear
-    point = torch.linalg.pinv(across.sum(1)) @ (across @ values).sum(1)
-    if (across @ (point[:, None] - values)).abs().max() < 1e-3 * values.abs().max():
+    to_point = (torch.linalg.pinv(across.sum(1)) @ (across @ values).sum(1))[:, None] - values
+    shares = (moves * to_point).sum((2, 3)) / to_point.square().sum((2, 3))  # of the way to one point
+    is_between = shares.min() > -0.01 and shares.max() < 1.01
+    if is_between and (across @ to_point).abs().max() < 1e-3 * values.abs().max():
         return tr(NULL)
     clear = right.abs() > 0.1 * right.abs().max()
     gates = (own / right)[clear][right[clear].argsort()]
@@ -58,33 +58,25 @@ def reading(trials: list[tuple], output: Tensor) -> tuple[int, tuple[Words, ...]
     V = split_heads(values @ W_v.T + given["b_v"], num_heads)
     weights = outputs_of_heads(trials[0], output) @ torch.linalg.pinv(V.double())
     seen = allowed.expand_as(weights)
-    logs, few = weights.clamp(min=1e-30).log(), [(*(X[:FEW] for X in t[:4]), *t[4:]) for t in trials]
-    heads = [X.chunk(len(trials)) for X in heads_of(together(few))]
-    for number, (_, _, scores) in enumerate(zip(*heads, strict=True)):
-        if found := by_factor(weights[:FEW], logs[:FEW], scores, seen[:FEW]):
+    for number, scores in enumerate(scores_of(together(trials)).chunk(len(trials))):
+        if found := by_factor(weights, scores, seen):
             return number, *found
-    if not torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-3) or not (weights[seen] > 0).all():
-        return None
-    Q, K, scores = heads_of(trials[0])
-    found = by_positions(logs, Q, K, scores, seen)
-    return found and (0, *found)
+    return None
 
 
-def heads_of(trial: tuple) -> list[Tensor]:
-    """Return the queries, keys and scores of each head in a test call."""
-    turn = trial[9].get("turn")
+def scores_of(trial: tuple) -> Tensor:
+    """Return the scores of each head in a test call, without a bias."""
     found: list[Tensor] = []
 
-    def note(*parts: Tensor) -> Any:
-        parts = turn(*parts) if turn and len(parts) > 1 else parts
-        found.extend(parts)
-        return parts if len(parts) > 1 else parts[0]
+    def note(scores: Tensor) -> Tensor:
+        found.append(scores.double())
+        return scores
 
-    formula(*with_given(trial, turn=note, bias=note, after=None))
-    return [found[number].double() for number in (0, 1, 3)]
+    formula(*with_given(trial, bias=note, after=None))
+    return found[0]
 
 
-def by_factor(weights: Tensor, logs: Tensor, scores: Tensor, seen: Tensor) -> tuple[tuple[Words, ...], float] | None:
+def by_factor(weights: Tensor, scores: Tensor, seen: Tensor) -> tuple[tuple[Words, ...], float] | None:
     """Return words for the bias of each two positions and the sink that make ``weights`` of ``scores`` times a factor,
     (batch, heads, queries, keys), and the factor; None if none do.
     """
@@ -100,7 +92,7 @@ def by_factor(weights: Tensor, logs: Tensor, scores: Tensor, seen: Tensor) -> tu
         """Average over the examples."""
         return X.sum(0) / sure.sum(0).clamp(min=1)
 
-    logs, own = centred(logs), centred(scores)
+    logs, own = centred(weights.clamp(min=1e-30).log()), centred(scores)
     # without what is the same in all examples, such as a bias
     of_logs, of_own = ((X - average(X)).masked_fill(~sure, 0) for X in (logs, own))
     factor = (of_logs * of_own).sum((0, 2, 3), keepdim=True) / of_own.square().sum((0, 2, 3), keepdim=True)
@@ -119,33 +111,3 @@ def by_factor(weights: Tensor, logs: Tensor, scores: Tensor, seen: Tensor) -> tu
         is_sink = more.min() > 0 and (more.amax((0, 2)) < 1.02 * more.amin((0, 2))).all()
         return ((*parts, (SINK,)), one) if is_sink else None
     return parts, one
-
-
-def by_positions(
-    logs: Tensor, Q: Tensor, K: Tensor, scores: Tensor, seen: Tensor
-) -> tuple[tuple[Words, ...], float] | None:
-    """Return words for products of queries, keys or both with numbers of each two positions, which make the weights
-    with these ``logs`` of ``scores`` times a factor, and the factor; None if there are none.
-    """
-    pairs = (seen[0, 0, :, 1:] & seen[0, 0, :, :1]).nonzero().T  # queries, and keys that they see beside the first
-    at, to = pairs[0], pairs[1] + 1
-
-    def of_pairs(X: Tensor) -> Tensor:
-        """Sort numbers (batch, heads, pairs, …) for one system of equations for each head and pair."""
-        return X.movedim(0, 2).double()
-
-    wanted, own = (of_pairs((X[:, :, at, to] - X[:, :, at, 0])[..., None]) for X in (logs, scores))
-    of_queries, of_keys = [of_pairs(Q[:, :, at])], [of_pairs(K[:, :, to]), of_pairs(K[:, :, 0 * to])]
-    for words, parts in (
-        ("the queries", of_queries),
-        ("the keys", of_keys),
-        ("queries and keys", of_queries + of_keys),
-    ):
-        known = torch.cat([own, torch.ones_like(own), *parts], dim=-1)
-        if known.shape[-1] + FEW > known.shape[-2]:
-            continue  # anything would fit
-        found = torch.linalg.lstsq(known, wanted).solution
-        factor, off = found[..., 0, 0], (known @ found - wanted).square().sum()
-        if off < 1e-5 * wanted.square().sum() and factor.std() < 0.01 * factor.abs().mean():
-            return ((MET, words),), factor.mean().item()
-    return None

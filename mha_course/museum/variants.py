@@ -46,7 +46,7 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK, MET, "queries and keys"])
+    said = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK])
     for row in variants(residual=False):
         said |= dict.fromkeys(part for words in (*row.words, row.mistake) for part in words)
     return [part for part in said if not part[0].isdigit() and part not in NAMES]
@@ -77,10 +77,11 @@ def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None
     """Return what can stand around a layer: words, what changes its input, and what its input and output become."""
     rows: list[tuple[Words, Callable | None, Callable | None]] = [((), None, None)]
     for name, norm in OF_TOKENS:
-        rows += [((BEFORE, name), norm, None), ((BEFORE_ADDED, name), norm, torch.add)]
+        rows += [((BEFORE, name), norm, None)]
+        rows += [((BEFORE_ADDED, name), norm, torch.add)] * (not residual)  # declared, its input is taken off already
         rows += [((AFTER, name), None, functools.partial(norm_of_sum, norm, residual))]
     for name, norm in OF_TOKENS[:3]:
-        added = functools.partial(sum_with_norm, norm)
+        added = functools.partial(sum_with_norm, norm, residual)
         rows += [((BEHIND_ADDED, name), None, added), ((AROUND_ADDED, name), norm, added)]
     return rows
 
@@ -127,9 +128,9 @@ def half_still(angles):
 
 
 def partly(X, share, **options):
-    """Turn the first features alone, this share of them; NaN where a head has too few, which fits no layer."""
+    """Turn the first features alone, this share of them; none where a head has too few."""
     size = int(share * X.shape[-1]) // 2 * 2
-    return torch.cat([turned(X[..., :size], **options), X[..., size:]], dim=-1) if size else X * math.nan
+    return torch.cat([turned(X[..., :size], **options), X[..., size:]], dim=-1) if size else X
 
 
 def normed(Q, K, V, norm):
@@ -190,9 +191,11 @@ def norm_of_sum(norm, residual, X, Y):
     return norm(X + Y) - X if residual else norm(X + Y)
 
 
-def sum_with_norm(norm, X, Y):
-    """Add a layer's normalised output to its input, as OLMo 2 does, and Gemma 2 behind a norm of the input."""
-    return X + norm(Y)
+def sum_with_norm(norm, residual, X, Y):
+    """Add a layer's normalised output to its input, as OLMo 2 does, and Gemma 2 behind a norm of the input; take the
+    input off again where the check does so.
+    """
+    return norm(Y) if residual else X + norm(Y)
 
 
 def with_factor(factor, power, trial):
@@ -210,7 +213,7 @@ def right_heads() -> list[tuple[tuple[Words, ...], Callable, Callable | None]]:
     found = []
     for parts in itertools.product([NONE, *TURNS], [NONE, *NORMS], [((), None), *BIASES]):
         words, (turn, norm, bias) = tuple(word for word, _ in parts if word), (part for _, part in parts)
-        if not bias or len(words) < 2:
+        if len(words) < 2 or not (bias or {*words[0]} & ALONE_ONLY):
             found.append((words, functools.partial(heads, norm=norm, turn=turn), bias))
     return sorted(found, key=lambda row: len(row[0]))
 
@@ -237,7 +240,7 @@ def wrong_heads() -> list[tuple[tuple[Words, ...], Words, Callable]]:
 NONE: tuple[Words, Callable] = ((), same)  # no turn, or no norm
 OF_TOKENS: list[tuple[str, Callable]] = [
     ("RMSNorm", rms_norm),
-    ("RMSNorm", functools.partial(rms_norm, eps=1e-5)),  # as in Llama; PyTorch and Qwen take 1e-6 or less
+    ("RMSNorm", functools.partial(rms_norm, eps=1e-5)),  # as in Llama; Qwen takes 1e-6
     ("LayerNorm", layer_norm),
     ("LayerNorm", functools.partial(layer_norm, eps=1e-6)),  # as in vision transformers
     ("LayerNorm", functools.partial(layer_norm, eps=1e-12)),  # as in BERT, around the layer
@@ -247,7 +250,8 @@ NAMES = ("RMSNorm", "LayerNorm", "Llama 3.1", "Gemma 3", "modded-nanogpt")  # th
 of_neighbours = functools.partial(turned, halves=False)
 PAIRS = {"halves": True, "neighbours": False}
 # θ of today's models; the first is tried with mistakes as well
-BASES = (1e4, 5e5, 1e6, 5e4, 1e5, 1.5e5, 1.6e5, 5e6, 8e6, 1e7, 100.0)
+BASES = (1e4, 5e5, 1e6, 5e4, 1e5, 1.5e5, 1.6e5, 5e6, 8e6, 1e7, 100.0, 500.0, 1e3, 2e4, 2e5, 2.5e5, 1e8)
+ALONE_ONLY = {f"{base:,.0f}" for base in BASES[10:]}  # θ that is not tried with norms
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
 SLOWED = "rotary positions slowed as in {} (pairs of {}, θ {})"
 PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"
@@ -269,7 +273,8 @@ OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queri
 NORMS: Named = [
     *(((OF_HEADS, name), norm) for name, norm in OF_A_HEAD),
     *(((OF_ALL, name), functools.partial(of_all_heads, norm=norm)) for name, norm in (OF_TOKENS[0], OF_TOKENS[2])),
-    ((OF_HEADS, "RMSNorm"), functools.partial(rms_norm, eps=0)),  # as cosines have it
+    # as cosines have it, and as PyTorch by default
+    *(((OF_HEADS, "RMSNorm"), functools.partial(rms_norm, eps=eps)) for eps in (0, 1.2e-7)),
 ]
 FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
 BIASES: Named = [(FALLING, functools.partial(sloped, steps=steps)) for steps in (slopes, even_slopes)]
@@ -285,7 +290,6 @@ TIMES, FIXED, COSINES = (  # the factor is fitted
 )  # fmt: skip
 UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"  # read from weights
 BY_STEP, BY_PAIR = "a bias that depends on i − j", "a bias for each pair of positions"
-MET = "a bias that combines positions with {}"
 SINK = "a sink: one more number for each head in the denominator of the softmax"
 WRONG_BIASES: Named = [
     ((text,), functools.partial(sloped, steps=of_heads, sign=sign))

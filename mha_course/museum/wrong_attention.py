@@ -167,6 +167,8 @@ MISTAKES = """
     weights @ V -> ($).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1) => Examples and heads are exchanged:
         what is stored as (batch, heads) is read as (heads, batch).
     + b, num_heads) -> $[:, :1].expand(-1, num_heads, -1, -1) => All heads use the rows of the first head.
+    split_heads(X @ W.T + b, num_heads) -> ($ if W is W_q else $[:, :1].expand(-1, num_heads, -1, -1)) => All heads use
+        the keys and values of the first one.
     + b, num_heads -> + b, 1 => There is only one head, which compares all features: num_heads has no effect.
     weights @ V -> ($).flip(1) => The heads are multiplied by the columns of W_o in reverse order.
     merge_heads(weights @ V) -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head is
@@ -245,8 +247,9 @@ MISTAKES = """
         valid, p=1, dim=-1) => The scores are divided by their sum, without a softmax.
     softmax(scores, valid) -> softmax(scores.abs(), valid) || softmax(scores.relu(), valid) => The scores lose their
         signs before the softmax.
-    softmax(scores, valid) -> scores.exp() * valid || (scores - scores.masked_fill(~valid, -math.inf).amax(-1,
-        keepdim=True)).exp() * valid => The softmax has no sum in its denominator: rows of weights do not sum to 1.
+    softmax(scores, valid) -> scores.exp() * valid || scores.masked_fill(~valid, -math.inf).exp() || (scores -
+        scores.masked_fill(~valid, -math.inf).amax(-1, keepdim=True)).exp() * valid => The softmax has no sum in its
+        denominator: rows of weights do not sum to 1.
     softmax(scores, valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30)
         || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Exponentials of large scores
         overflow: the largest score of a row must be subtracted first.
@@ -270,7 +273,14 @@ MISTAKES = """
     @ W_o.T -> @ W_o => W_o is used transposed.
     merge_heads(weights @ V) @ W_o.T + b_o -> ($) @ W_o.T + b_o => W_o is applied twice.
     X @ W.T -> X @ W ; @ W_o.T -> @ W_o || X @ W.T -> X @ W => The matrices are used transposed, as (input, output).
+    softmax(scores, valid) -> F.normalize(scores.softmax(-1) * valid, p=1, dim=-1) || scores.softmax(-1) * valid /
+        (scores.softmax(-1) * valid).sum(-1, keepdim=True) || scores.softmax(-1) * valid / ((scores.softmax(-1) *
+        valid).sum(-1, keepdim=True) + 1e-9) => The mask comes after the softmax, and rows are divided by their sum:
+        where a masked score is large, little or nothing is left of the others.
     + b_o -> _ => W_o's bias is missing.
+    + b_o -> + 2 * b_o || + num_heads * b_o => W_o's bias is added more than once.
+    W.T + b -> W.T + 2 * b || (queries, W_q, b_q) -> (queries, W_q, 2 * b_q) || (values, W_v, b_v) -> (values, W_v, 2 *
+        b_v) => A bias of W_q, W_k or W_v is added twice.
     (queries, W_q, b_q) -> (queries, W_q, 0) => W_q's bias is missing.
     (values, W_v, b_v) -> (values, W_v, 0) => W_v's bias is missing.
     W.T + b -> W.T => The biases of W_q, W_k and W_v are missing.
@@ -297,8 +307,9 @@ MISTAKES = """
 # What is another attention, and no mistake.
 OTHERS = """
     softmax(scores, valid) -> softmax(50 * torch.tanh(scores / 50), valid) || softmax(30 * torch.tanh(scores / 30),
-        valid) || softmax(20 * torch.tanh(scores / 20), valid) || softmax(10 * torch.tanh(scores / 10), valid) => This
-        is a soft-cap: the scores pass through a tanh before the softmax.
+        valid) || softmax(20 * torch.tanh(scores / 20), valid) || softmax(10 * torch.tanh(scores / 10), valid) ||
+        softmax(5 * torch.tanh(scores / 5), valid) => This is a soft-cap: the scores pass through a tanh before the
+        softmax.
     Q @ K.mT / math.sqrt(Q.shape[-1]) -> F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT || F.normalize(Q, dim=-1) @
         F.normalize(K, dim=-1).mT / math.sqrt(Q.shape[-1]) => Queries and keys are normalised before they are compared.
     softmax(scores, valid) -> F.pad(F.pad(scores.masked_fill(~valid, -math.inf), (0, 1)).softmax(-1), (0, -1)) => A 1 is

@@ -58,6 +58,15 @@ class KeepsFirstMask(Right):
         return scores.masked_fill(~self.kept, -1e9)
 
 
+class KeepsKeys(Right):
+    kept = None
+
+    def project(self, q, k, v):
+        before = k if self.kept is None or self.kept.shape != k.shape else self.kept
+        self.kept = k
+        return super().project(q, (k + before) / 2, v)
+
+
 class CausalWhenSquare(Right):
     def mask(self, scores, lengths):
         scores, (q, k) = super().mask(scores, lengths), scores.shape[-2:]
@@ -168,6 +177,25 @@ def filled(number):
     return variant(mask=lambda self, s, n: s.masked_fill(~valid(n, s.shape[-1]), number))
 
 
+def half_detached(X, heads):
+    first, others = X[..., : X.shape[-1] // heads], X[..., X.shape[-1] // heads :]
+    return torch.cat([first, others.detach()], dim=-1)
+
+
+def of_first(X, layer):
+    return X[..., : X.shape[-1] // layer.heads].repeat(1, 1, layer.heads)
+
+
+def with_many_biases(self, *given):
+    return Right.forward(self, *given) + (self.heads - 1) * self.W_o.bias
+
+
+def masked_behind(self, q, k, v, lengths):
+    Q, K, V = map(self.split, self.project(q, k, v))
+    weights = self.scores(Q, K).softmax(-1) * valid(lengths, K.shape[2])
+    return self.W_o((self.drop(weights / weights.sum(-1, keepdim=True)) @ V).transpose(1, 2).flatten(2))
+
+
 def packed_matrices(layer):
     return layer.parts()
 
@@ -224,6 +252,58 @@ WRONG = {  # what is handed over, and what is said of it
     "memory with three": (
         [Right, lambda layer, queries, keys, values, valid_lens: layer(queries, keys, keys, valid_lens)],
         "The values are made from the keys.",
+    ),
+    "detached sum": (
+        [variant(soft=lambda self, s: (s - s.logsumexp(-1, keepdim=True).detach()).exp())],
+        "The output is right, but the gradient of W_q.weight, W_k.weight, the queries, the keys is not",
+    ),
+    "detached head": (
+        [variant(project=lambda self, q, k, v: (self.W_q(q), half_detached(self.W_k(k), self.heads), self.W_v(v)))],
+        "The output is right, but the gradient of W_k.weight, the keys is not",
+    ),
+    "more queries than keys": (
+        [variant(soft=lambda self, s: s.softmax(-1 if s.shape[-2] <= s.shape[-1] else -2))],
+        "but not with queries (2, 5, 8) and keys (2, 3, 8)",
+    ),
+    "more than 512 keys": (
+        [variant(mask=lambda self, s, n: Right.mask(self, s, n.clamp(max=512)))],
+        "but not with queries (1, 2, 8) and keys (1, 1030, 8)",
+    ),
+    "many examples": (
+        [variant(mask=lambda self, s, n: Right.mask(self, s, n) if len(n) < 9 else s.flip(0))],
+        "but not with queries (16, 3, 8) and keys (16, 3, 8)",
+    ),
+    "mask of few examples": (
+        [variant(mask=lambda self, s, n: Right.mask(self, s, n.where(torch.arange(len(n)) < 3, s.shape[-1])))],
+        "but not with queries (16, 3, 8) and keys (16, 3, 8)",
+    ),
+    "keys of the last call": (
+        [KeepsKeys, lambda layer, q, k, v: layer(q, k, v, torch.full((len(q),), k.shape[1]))],
+        "The layer keeps something from an earlier call",
+    ),
+    "single examples": (
+        [variant(split=lambda self, X: Right.split(self, X if len(X) > 1 else X.flip(1)))],
+        "Right with several examples",
+    ),
+    "root of some heads' size": (
+        [variant(scores=lambda self, Q, K: Q @ K.mT / math.sqrt(Q.shape[-1] * (2 if self.heads > 2 else 1)))],
+        "times 0.707 with 4 heads, but not with fewer",
+    ),
+    "first head of keys": (
+        [
+            variant(
+                project=lambda self, q, k, v: (self.W_q(q), of_first(self.W_k(k), self), of_first(self.W_v(v), self))
+            )
+        ],
+        "All heads use the keys and values of the first one.",
+    ),
+    "bias of W_o for each head": (
+        [type("Biased", (WithBiases,), {"forward": with_many_biases})],
+        "W_o's bias is added more than once.",
+    ),
+    "masked behind": (
+        [variant(forward=masked_behind)],
+        "The mask comes after the softmax, and rows are divided by their sum",
     ),
     "batch second": (
         [

@@ -82,10 +82,52 @@ def test_a_constant_factor_is_a_variant_and_one_that_changes_with_the_size_a_mis
     assert wrong.state == "wrong" and "should not change with the size" in wrong.text, wrong
 
 
+@pytest.mark.parametrize("eps", [None, 1e-6, 1e-8])
+def test_a_norm_of_heads_is_a_variant_with_any_small_number_in_it(eps):
+    def scores(self, Q, K):
+        return F.rms_norm(Q, Q.shape[-1:], eps=eps) @ F.rms_norm(K, K.shape[-1:], eps=eps).mT / math.sqrt(Q.shape[-1])
+
+    verdict = check_layer(variant(scores=scores))
+    assert verdict and "RMSNorm of each head's queries and keys" in verdict.text, verdict
+
+
+def test_a_part_of_the_features_is_turned_where_small_heads_have_none():
+    def turned(X):
+        share = X.shape[-1] // 4 * 2
+        return torch.cat([rotary(X[..., :share]), X[..., share:]], -1) if share else X
+
+    verdict = check_layer(variant(scores=lambda self, Q, K: turned(Q) @ turned(K).mT / math.sqrt(Q.shape[-1])))
+    assert verdict and "rotary positions on 1/2 of the features" in verdict.text, verdict
+
+
+def test_numbers_that_are_rounded_are_told_as_nearly_right():
+    half = variant(scores=lambda self, Q, K: (Q.half() @ K.half().mT).float() / math.sqrt(Q.shape[-1]))
+    turned = wrong_by_rule.layer("rotary", "a = s.softmax(-1)", "a = s.softmax(-1).bfloat16().float()")
+    verdicts = [check_layer(half), check_layer(turned)]
+    assert ["other"] * 2 == [verdict.state for verdict in verdicts], verdicts
+    assert all("The output is nearly the formula's" in verdict.text for verdict in verdicts), verdicts
+
+
+def test_a_constant_in_place_of_the_size_is_told_beside_a_soft_cap():
+    verdict = check_layer(variant(scores=lambda self, Q, K: capped(Q @ K.mT / 12)))
+    assert verdict.state == "other" and "scores times 0.0833 in place of 1/√d" in verdict.text, verdict
+
+
+def test_the_example_of_a_causal_layer_is_held_against_the_causal_formula():
+    def scores(self, Q, K):
+        later = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool).triu(1)
+        return (Q @ K.mT).square().masked_fill(later, -math.inf)
+
+    verdict = check_layer(variant(scores=scores), call=lambda layer, x, valid_lens: layer(x, x, x, valid_lens))
+    assert not verdict and ", causal," in verdict.evidence, verdict
+
+
 def test_a_residual_in_a_variant_is_told_how_to_hand_it_over():
     added = wrong_by_rule.layer("rotary", "self.W_o(o)", "x + self.W_o(o)")
     verdict = check_layer(added)
     assert verdict.state == "wrong" and "(a residual)" in verdict.text and "`residual=True`" in verdict.next_step
+    twice = wrong_by_rule.layer("normed", "self.W_o(o)", "2 * x + self.W_o(o)")
+    assert check_layer(twice, residual=True).state == "wrong"
     assert check_layer(added, residual=True)
 
 
@@ -108,6 +150,7 @@ def capped(scores):
         (63, 0, rotary, None, None),
         (4, 0, None, None, None),
         (2, 3, None, None, None),
+        (1, 1, None, None, None),
         (31, 0, rotary, capped, None),
         (4, 0, None, None, lambda layer, queries, keys, values: layer.attend(queries, keys, values)),
     ],
@@ -124,6 +167,15 @@ def test_a_window_of_any_size_is_named_and_not_accused(before, behind, turn, cap
     said = f"This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
     assert verdict.state == "other" and said in verdict.text, verdict
     assert ("rotary" in verdict.text, "soft-cap" in verdict.text) == (turn is rotary, cap is capped)
+
+
+def test_a_window_of_more_keys_than_most_calls_have_is_told_with_a_right_layer():
+    def scores(self, Q, K):
+        back = torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2])
+        return (Q @ K.mT / math.sqrt(Q.shape[-1])).masked_fill((back < 0) | (back > 511), -math.inf)
+
+    verdict = check_layer(variant(scores=scores), call=lambda layer, x, valid_lens: layer(x, x, x, valid_lens))
+    assert verdict and "a query attends to 511 keys before it and 0 behind it" in verdict.text, verdict
 
 
 def test_a_learned_sink_is_another_attention_and_no_mistake():
@@ -144,11 +196,6 @@ class Positioned(Layer):
         super().__init__(num_hiddens, num_heads, dropout)
         self.by_step, self.by_pair = nn.Embedding(799, num_heads), nn.Parameter(torch.zeros(num_heads, 400, 400))
         self.factor, self.gate = nn.Parameter(torch.ones(num_heads, 1, 1)), nn.Linear(num_hiddens, num_hiddens)
-
-    def met(self, number, Q, K):
-        drawn = torch.Generator().manual_seed(number)  # for each head and step, as many numbers as a head has features
-        table = 0.5 * torch.randn(Q.shape[1], 799, Q.shape[3], generator=drawn)
-        return table[:, torch.arange(Q.shape[2])[:, None] - torch.arange(K.shape[2]) + 399]
 
     def with_null(self, queries, keys, values, valid_lens):
         Q, K, V = self.project(queries, keys, values)
@@ -183,19 +230,6 @@ MADE_OF = {  # what a layer's weights are the softmax of → the layer
         lambda self, Q, K, scores: self.factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
     ),
     "This is a gate": variant(Positioned, forward=Positioned.gated),
-    "/ √d), with a bias that combines positions with the queries.": positioned(
-        lambda self, Q, K, scores: scores + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
-    ),
-    "with scores times 0.577, a bias that combines positions with queries and keys.": positioned(
-        lambda self, Q, K, scores: (
-            (
-                scores
-                + torch.einsum("bhqf,hqkf->bhqk", Q, self.met(0, Q, K))
-                + torch.einsum("bhkf,hqkf->bhqk", K, self.met(1, Q, K))
-            )
-            / math.sqrt(3)
-        )
-    ),
     "There is one more key and value, which no token has": variant(Positioned, forward=Positioned.with_null),
 }
 
@@ -399,7 +433,7 @@ class View(Plain):
         (NoProjection, "right", "computes self-attention"),
         (Swapped, "not yet", "(num_heads, num_hiddens, …)"),
         (Squeezed, "wrong", "wrong with one query"),
-        (CutOff, "wrong", "right for few examples; with 16, the output must be"),
+        (CutOff, "wrong", "and keys (16, 3, 8). The output must be"),
         (CacheOfEight, "right", "A batch of 16 raises RuntimeError: the cache holds 8 examples."),
         (View, "right", "An input that is not contiguous raises RuntimeError"),
     ],
