@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-writing bench-damaged papers quiz nightly \
+.PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-widgets bench-writing bench-damaged papers quiz nightly \
 	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-repair research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
@@ -137,10 +137,7 @@ research-cut-families: install ## see, gate, measure, remove, save and load head
 research-claim-seeds: install ## one claim on ten drawn models, beside the truth by all choices: a quarter of an hour
 	@OMP_NUM_THREADS=1 $(PY) -m research.claim_seeds
 
-bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
-	@$(PY) -m benchmarks.notebooks
-
-bench-widgets: install ## how fast live pictures answer in a browser, and whether they grow: some minutes
+bench-widgets: install ## what a repaint of the Ring costs in a browser: a minute
 	@$(PY) -m benchmarks.widgets
 
 bench-writing: install ## how fast SmolLM2's shapes read and write, whole, pruned and streaming: half an hour; goes on where it stopped
