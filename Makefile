@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-widgets bench-writing bench-damaged papers quiz nightly \
+.PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-widgets bench-writing papers quiz nightly \
 	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-repair research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
@@ -142,9 +142,6 @@ bench-widgets: install ## what a repaint of the Ring costs in a browser: a minut
 
 bench-writing: install ## how fast SmolLM2's shapes read and write, whole, pruned and streaming: half an hour; goes on where it stopped
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.writing
-
-bench-damaged: install nbgrader ## hand in ten kinds of notebooks, most of them damaged, and let nbgrader grade them: ten minutes
-	@OMP_NUM_THREADS=1 $(PY) -m classroom.damaged_hand_ins
 
 papers: install ## write six questions to answer on paper, and answers with points, to build/papers (SEED=7: other numbers)
 	@$(PY) -m classroom.papers $(or $(SEED),1)

@@ -1,10 +1,16 @@
 """The sheet of drawn tasks: its answers are those of the account ada; and ten kinds of hand-ins, in real nbgrader."""
 
+import csv
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
 import pytest
 from notebook_tools import make_notebooks
 
-from classroom.course import DRAWN_TASKS, NBGRADER, Course
-from classroom.damaged_hand_ins import KINDS, marks_of
+from classroom import hand_ins
+from classroom.course import ASSIGNMENT, DRAWN_TASKS, NBGRADER, Course
+from classroom.hand_ins import drawn, hand_in, unsolved
 
 CELLS = {cell.id: cell for cell in make_notebooks.read(DRAWN_TASKS).cells}
 
@@ -39,6 +45,74 @@ def test_the_answers_get_all_points():
 def test_answers_of_another_seed_get_what_is_general():
     """The weights without a rule, and the test, are right for every seed; rule and fault's name are not."""
     assert run("bob") == {"my-weights-check": 12, "my-ruled-weights-check": 0, "my-fault-check": 0, "my-test-check": 16}
+
+
+WRITING, RULE, NAME, TEST = 12, 8, 4, 16  # points of the sheet
+GENERAL = WRITING + TEST  # what is right for every seed
+
+
+class Kind(NamedTuple):
+    """A kind of hand-in: whose account answers, what else is done to it, and the mark that is due."""
+
+    answer: Callable
+    damage: Callable
+    due: int
+
+
+def whole(notebook):
+    """Do nothing to a hand-in."""
+
+
+def none_of(*answers):
+    """Answers of an account, without some: a function of an account."""
+    return lambda account: (
+        lambda cell: unsolved(cell) if cell.metadata.nbgrader.grade_id in answers else drawn(account)(cell)
+    )
+
+
+def for_another(account):
+    """Right answers for the seed of a neighbour."""
+    return drawn("perfect")
+
+
+def signed_by_another(notebook):
+    """The neighbour's name stands in the hand-in, too."""
+    for cell in notebook.cells:
+        cell.source = cell.source.replace('ACCOUNT = "ada"', 'ACCOUNT = "perfect"')
+
+
+def deleted_and_copied(notebook):
+    """An answer and its check are deleted, another check too; all that is left stands there twice."""
+    hand_ins.cells_deleted(notebook)
+    hand_ins.cells_copied(notebook)
+
+
+KINDS = {  # name of an account → what it hands in
+    "perfect": Kind(drawn, whole, WRITING + RULE + NAME + TEST),
+    "half": Kind(none_of("my-test", "my-fault"), whole, WRITING + RULE),
+    "damaged": Kind(drawn, deleted_and_copied, RULE + NAME + TEST),
+    "empty-first": Kind(none_of("my-weights"), whole, RULE + NAME + TEST),
+    "copied": Kind(for_another, signed_by_another, GENERAL),
+    "wrong-seed": Kind(for_another, whole, GENERAL),
+    "late-format": Kind(drawn, hand_ins.of_a_later_format, WRITING + RULE + NAME + TEST),
+    "other-kernel": Kind(drawn, hand_ins.of_another_kernel, WRITING + RULE + NAME + TEST),
+    "huge-output": Kind(drawn, hand_ins.huge_output, WRITING + RULE + NAME + TEST),
+    "endless-loop": Kind(drawn, hand_ins.endless_cell, WRITING + RULE + NAME + TEST),
+}
+
+
+def marks_of(course: Course) -> dict[str, float | str]:
+    """Hand in a notebook of each kind, grade all, and return what the file for Canvas says, or why it says nothing."""
+    for account, kind in KINDS.items():
+        notebook = hand_in(course.released(DRAWN_TASKS.name), DRAWN_TASKS, kind.answer(account))
+        kind.damage(notebook)
+        course.submit(account, DRAWN_TASKS.name, notebook)
+    course.nbgrader("autograde", ASSIGNMENT, fails=None)
+    course.nbgrader("generate_feedback", ASSIGNMENT)
+    said = course.nbgrader("export", "--exporter=marks.Canvas", f"--assignment={ASSIGNMENT}", "--to=canvas.csv")
+    _, _, *lines = csv.reader((course.folder / "canvas.csv").read_text().splitlines())
+    left_out = dict(re.findall(r"(\S+) is left out: (.*)", said))
+    return left_out | {account: float(mark) for *_, account, _, mark in lines}
 
 
 @pytest.mark.slow
