@@ -47,6 +47,8 @@ def kept_once(file: Path, compute: Callable[[], dict]) -> dict:
 def measure_parts(names: Iterable[str], file_of: Callable[[str], Path], measure: Callable[[str], dict]) -> None:
     """Keep each part as soon as it is measured, and print how long that took."""
     for name in names:
+        if file_of(name).exists():
+            continue
         start = time.process_time()
         kept_once(file_of(name), partial(measure, name))
         print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
