@@ -1,6 +1,6 @@
 """Speed and memory: ``python -m benchmarks`` (a subset, under two minutes) or ``--full`` (half an hour)."""
 
-from benchmarks import kept_memory, layer, masks, measure, memory, pruning_speed, small_calls
+from benchmarks import layer, masks, measure, memory, pruning_speed, small_calls
 
 full = measure.is_full(__doc__)
 layer.main(full)
@@ -10,7 +10,5 @@ print()
 small_calls.main()
 print()
 memory.main(full)
-print()
-kept_memory.main()
 print()
 pruning_speed.main(full)
