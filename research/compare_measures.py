@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -19,14 +18,13 @@ import torch
 from benchmarks.report import markdown
 from mha_course.heads.intervals import mean_and_ci95
 from mha_course.heads.seeds import sweep
-from research.kept import kept_file, rounded, write_compact
+from research.kept import kept_file, rounded, write_compact, write_report
 from research.league import MEASURES, compare, planted_controls, summarise
 from research.relations import interaction_report
 from research.signs import controls
 
 SEEDS, TUNED_SEEDS = range(30), range(8)
 RESULTS = kept_file("heads")
-REPORT = Path(__file__).with_suffix(".md")
 ENOUGH = 0.98
 TASKS = {
     "lookups": "Look-ups (2 layers of 6 heads)",
@@ -54,8 +52,7 @@ def main() -> None:
     """Measure what is missing, keeping each seed as it comes, and write the report."""
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     complete(results)
-    REPORT.write_text(report(results), encoding="utf-8")
-    print(REPORT.read_text(encoding="utf-8"))
+    write_report(__file__, report(results))
 
 
 def complete(results: dict[str, list[dict]], executor: Executor | None = None) -> None:

@@ -7,7 +7,6 @@ two minutes on one thread; writes sentence_costs.md, which notebook 06 quotes. N
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from unittest.mock import patch
 
 import torch
@@ -18,9 +17,9 @@ from benchmarks.report import markdown
 from mha_course.heads import ranks
 from mha_course.models.pretrained import NAMED_HEADS, MiniLM, minilm
 from mha_course.models.threads import single_thread
+from research.kept import write_report
 from research.prose import fresh_texts
 
-REPORT = Path(__file__).with_suffix(".md")
 SHAPE = (6, 12)
 PAIRS = ((2, 8), (3, 1)), ((2, 9), (1, 1))  # that find the same words
 Place = tuple[int, int]
@@ -154,8 +153,7 @@ def main() -> None:
         found = costs(model, texts, [*([place] for place in places), *PAIRS])
         single, together = torch.tensor(found[: len(places)]).view(SHAPE), found[len(places) :]
         page = report(single, together, markers(model, texts), shares_of_markers(model, texts))
-    REPORT.write_text(page, encoding="utf-8")
-    print(page)
+    write_report(__file__, page)
 
 
 if __name__ == "__main__":

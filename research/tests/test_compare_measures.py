@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +15,9 @@ from research.kept import kept_file, rounded, write_compact
 
 @pytest.mark.parametrize(("name", "experiment"), [("heads", compare_measures), ("places", places)])
 def test_the_report_shows_the_kept_results(name, experiment):
-    assert experiment.report(load_results(name)) == experiment.REPORT.read_text(encoding="utf-8")
+    assert experiment.report(load_results(name)) == Path(experiment.__file__).with_suffix(".md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_kept_results_are_rounded_however_deep_and_small_differences_may_stay(tmp_path):
