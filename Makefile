@@ -19,8 +19,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-writing bench-damaged papers quiz nightly \
-	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-repair research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
+.PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-widgets bench-writing papers quiz nightly \
+	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-repair research-families research-cut-families research-claim-seeds test-research test-classroom weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -137,26 +137,17 @@ research-cut-families: install ## see, gate, measure, remove, save and load head
 research-claim-seeds: install ## one claim on ten drawn models, beside the truth by all choices: a quarter of an hour
 	@OMP_NUM_THREADS=1 $(PY) -m research.claim_seeds
 
-bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
-	@$(PY) -m benchmarks.notebooks
-
-bench-widgets: install ## how fast live pictures answer in a browser, and whether they grow: some minutes
+bench-widgets: install ## what a repaint of the Ring costs in a browser: a minute
 	@$(PY) -m benchmarks.widgets
 
 bench-writing: install ## how fast SmolLM2's shapes read and write, whole, pruned and streaming: half an hour; goes on where it stopped
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.writing
-
-bench-damaged: install nbgrader ## hand in ten kinds of notebooks, most of them damaged, and let nbgrader grade them: ten minutes
-	@OMP_NUM_THREADS=1 $(PY) -m classroom.damaged_hand_ins
 
 papers: install ## write six questions to answer on paper, and answers with points, to build/papers (SEED=7: other numbers)
 	@$(PY) -m classroom.papers $(or $(SEED),1)
 
 quiz: install ## write the quiz bank, made of the notebooks' predictions, to build/quiz.gift, for Moodle and others
 	@$(PY) -m classroom.quiz
-
-mutants: install ## break 16 random places of each room, and list those that no quick test notices: an hour; goes on where it stopped
-	@OMP_NUM_THREADS=1 $(PY) -m tools.mutants $(MUTANTS_ARGS)
 
 weights: install ## train the models that ship with the library anew, and write them with their figures
 	@OMP_NUM_THREADS=1 $(PY) -m tools.weights

@@ -1,12 +1,8 @@
-"""Speed and memory: ``python -m benchmarks`` (a subset, under two minutes) or ``python -m benchmarks --full``."""
+"""Speed and memory: ``python -m benchmarks`` (a subset, under two minutes) or ``--full`` (half an hour)."""
 
-import argparse
+from benchmarks import layer, masks, measure, memory, pruning_speed, small_calls
 
-from benchmarks import kept_memory, layer, masks, memory, pruning_speed, small_calls
-
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--full", action="store_true", help="everything; takes about half an hour")
-full = parser.parse_args().full
+full = measure.is_full(__doc__)
 layer.main(full)
 print()
 masks.main()
@@ -14,7 +10,5 @@ print()
 small_calls.main()
 print()
 memory.main(full)
-print()
-kept_memory.main()
 print()
 pruning_speed.main(full)

@@ -1,8 +1,6 @@
 """The layer's speed beside its peers': ``python -m benchmarks.layer [--full]``."""
 
-import argparse
 import itertools
-import json
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,8 +38,7 @@ def main(full: bool) -> None:
     """Measure under both settings of the allocator, each in a process of its own; print and write the tables."""
     rows = []
     for allocator, environment in measure.ALLOCATORS.items():
-        arguments = ["--rows", allocator, *["--full"] * full]
-        measured = measure.in_process_of_its_own("benchmarks.layer", *arguments, environment=environment)
+        measured = measure.in_process_of_its_own(rows_of, allocator, full, environment=environment)
         rows += [row | {"allocator": allocator} for row in measured]
     report.write_speed(rows, full)
 
@@ -110,7 +107,8 @@ def with_ragged_lengths(name: str, seconds: float, rounds: int) -> dict:
 def start(
     cell: Cell, training: bool, shortest: int | None, dropout: float = 0.0
 ) -> tuple[MultiHeadAttention, Tensor, Tensor | None]:
-    """A layer with its input; ``shortest`` None means no ``valid_lens``."""
+    """A layer with its input, which is said; ``shortest`` None means no ``valid_lens``."""
+    print(cell, "in training" if training else "forward", file=sys.stderr, flush=True)
     torch.manual_seed(0)
     layer = cell.layer(dropout).train(training)
     return layer, cell.tokens().requires_grad_(training), None if shortest is None else cell.valid_lens(shortest)
@@ -148,15 +146,4 @@ def share_of_sgemm(call: Callable[[], None], flops: int, size: int = 1024) -> me
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="all cells, not a subset")
-    parser.add_argument("--rows", metavar="ALLOCATOR", help="measure in this process, print JSON")
-    arguments = parser.parse_args()
-    if arguments.rows:
-        rows = []
-        for row in rows_of(arguments.rows, arguments.full):
-            print(row["table"], row["cell"], "done", file=sys.stderr)
-            rows.append(row)
-        print(json.dumps(rows))
-    else:
-        main(arguments.full)
+    main(measure.is_full(__doc__))

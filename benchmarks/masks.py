@@ -4,8 +4,6 @@ Causal attention beside the bare kernel's, where there are as many queries as ke
 with a mask, which lets NaN at invalid keys through, where the layer writes zeros over it.
 """
 
-import argparse
-import json
 from collections.abc import Iterator
 
 import torch
@@ -26,10 +24,8 @@ CAUSAL, LENGTHS = "causal", "lengths, masked"
 
 def main() -> None:
     """Measure in a process of its own, where memory is kept; print the tables."""
-    environment = measure.ALLOCATORS["memory kept"]
-    rows = measure.in_process_of_its_own("benchmarks.masks", "--rows", environment=environment)
     body = []
-    for row in rows:
+    for row in measure.in_process_of_its_own(rows, environment=measure.ALLOCATORS["memory kept"]):
         ratio = measure.Ratio(*row["ratio"])
         verdict = "" if row["kind"] != CAUSAL else "yes" if ratio.median <= AT_MOST else "NO"
         body.append([row["kind"], row["shape"], row["lengths"], f"{row['ms']:.2f}", str(ratio), verdict])
@@ -74,9 +70,4 @@ def bare_kernel(layer: MultiHeadAttention, causal: bool) -> Call:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", action="store_true", help="measure in this process, print JSON")
-    if parser.parse_args().rows:
-        print(json.dumps(list(rows())))
-    else:
-        main()
+    main()

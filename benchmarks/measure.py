@@ -4,6 +4,7 @@ One thread and CPU time (user and system), because the clock on the wall, and tw
 else the machine does.
 """
 
+import argparse
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 # How the C library (glibc) gives memory back. By default a large tensor costs a page fault for every 4 KiB each time
@@ -76,9 +78,18 @@ def free_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def in_process_of_its_own(module: str, *arguments: object, environment: Mapping[str, str] | None = None) -> Any:
-    """What ``python -m module arguments`` prints as JSON, run on one thread."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
+def in_process_of_its_own(function: Callable, *arguments: object, environment: Mapping[str, str] | None = None) -> Any:
+    """What a function of a module of benchmarks gives, as JSON keeps it, called in a new process on one thread."""
+    module = f"benchmarks.{Path(function.__code__.co_filename).stem}"  # whatever runs as __main__ here
+    call = f"{module}.{function.__name__}(*{arguments!r})"
+    command = [sys.executable, "-c", f"import json, {module}; print(json.dumps({call}, default=list))"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | dict(environment or {})
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
+
+
+def is_full(description: str | None) -> bool:
+    """Whether the command line asks for everything."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--full", action="store_true", help="everything, not a subset; writes the results")
+    return parser.parse_args().full

@@ -3,8 +3,6 @@
 Every point is a process of its own, on random input with one length a sequence.
 """
 
-import argparse
-import json
 from pathlib import Path
 
 import torch
@@ -21,7 +19,7 @@ AGAINST_D2L = 25  # times less than d2l at n = 4096, at least
 
 
 def main(full: bool) -> None:
-    """Measure, print a table, write it and the curves to the results (a subset to its own)."""
+    """Measure, print a table, write it to the results (a subset to its own)."""
     plan = dict.fromkeys(LAYERS, SIZES) if full else SUBSET
     curves: dict[str, dict[int, float]] = {name: {} for name in plan}
     skipped = []
@@ -34,7 +32,7 @@ def main(full: bool) -> None:
             if needed > free / 2:
                 skipped.append(f"{name}, n = {n}: needs some {needed / 2**30:.0f} GiB, over half of what is free")
                 continue
-            curves[name][n] = measure.in_process_of_its_own("benchmarks.memory", "--peak", name, n)
+            curves[name][n] = measure.in_process_of_its_own(peak, name, n)
     report.write_memory(curves, skipped, checks(curves), full)
 
 
@@ -80,12 +78,4 @@ def resident_kibibytes(field: str) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="all layers and sizes, not a subset")
-    parser.add_argument("--peak", nargs=2, metavar=("LAYER", "N"), help="measure in this process, print JSON")
-    arguments = parser.parse_args()
-    if arguments.peak:
-        name, n = arguments.peak
-        print(json.dumps(peak(name, int(n))))
-    else:
-        main(arguments.full)
+    main(measure.is_full(__doc__))

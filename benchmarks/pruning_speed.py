@@ -4,7 +4,6 @@ A layer's work is proportional to its heads, and that is the ideal; its block do
 besides.
 """
 
-import argparse
 import json
 from pathlib import Path
 
@@ -34,9 +33,7 @@ RATIOS = ("layer", "masked layer", "block", "masked block")
 
 def main(full: bool) -> None:
     """Print the table; in full also write it to pruning_speed.json in the library, for the notebook on pruning."""
-    environment = measure.ALLOCATORS["memory kept"]
-    arguments = ["--rows", *["--full"] * full]
-    rows = measure.in_process_of_its_own("benchmarks.pruning_speed", *arguments, environment=environment)
+    rows = measure.in_process_of_its_own(measured, full, environment=measure.ALLOCATORS["memory kept"])
     if full:
         RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
         print(f"{RESULTS.name} is new, and a notebook prints it: run `make notebooks` before you commit it.")
@@ -46,6 +43,14 @@ def main(full: bool) -> None:
         floors(rows),
         sep="\n\n",
     )
+
+
+def measured(full: bool) -> list[dict]:
+    """All cuts, for long, or those where the layer must reach a share of the ideal."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    cuts, seconds = (CUTS, 6.0) if full else (MUST_REACH, 3.0)
+    return [speed_ups(*cut, seconds) for cut in cuts]
 
 
 def speed_ups(cell: Cell, kept: int, seconds: float) -> dict:
@@ -98,14 +103,4 @@ def floors(rows: list[dict]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="all cuts, for longer; writes the file")
-    parser.add_argument("--rows", action="store_true", help="measure in this process, print JSON")
-    arguments = parser.parse_args()
-    if arguments.rows:
-        torch.set_num_threads(1)
-        torch.manual_seed(0)
-        cuts, seconds = (CUTS, 6.0) if arguments.full else (MUST_REACH, 3.0)
-        print(json.dumps([speed_ups(*cut, seconds) for cut in cuts]))
-    else:
-        main(arguments.full)
+    main(measure.is_full(__doc__))

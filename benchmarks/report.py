@@ -1,24 +1,14 @@
-"""What was measured, as text and pictures."""
+"""What was measured, as text."""
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from matplotlib.figure import Figure
-
 from benchmarks.measure import Ratio
-from mha_course.pictures.charts import LINES
 
 RESULTS = Path(__file__).parent / "results"
 PASS = {False: "forward", True: "forward + backward"}
-PEERS = {
-    "d2l, weights": "d2l",
-    "torch": "torch.nn",
-    "packed": "packed + kernel",
-    "torch, weights": "torch.nn, weights",
-}
-
 FROM_64 = (
     "sentence", "sentences", "many sentences", "wide sentences", "paragraphs", "many paragraphs", "wide paragraphs",
     "pages", "wide pages", "chapter",
@@ -66,12 +56,10 @@ FLOORS = (
 
 
 def write_speed(rows: Sequence[dict], full: bool) -> None:
-    """Print the tables of ``benchmarks.layer``; write them and a picture to the results (a subset to its own)."""
-    folder = folder_of(full)
+    """Print the tables of ``benchmarks.layer``; write them to the results (a subset to its own)."""
     text = "\n\n".join(speed_tables(rows))
     print(text)
-    (folder / "speed.md").write_text(text + "\n", encoding="utf-8")
-    draw_speed([row for row in rows if row["table"] == "peers" and row["lengths"]], folder / "speed.png")
+    (folder_of(full) / "speed.md").write_text(text + "\n", encoding="utf-8")
 
 
 def folder_of(full: bool) -> Path:
@@ -162,40 +150,10 @@ def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
 
 
-def draw_speed(rows: Sequence[dict], file: Path) -> None:
-    """Time of the peers ÷ ours, a line a cell, forward and forward + backward, memory kept by the process."""
-    rows = [row for row in rows if row["allocator"] == "memory kept" and "skipped" not in row]
-    cells = list(dict.fromkeys(f"{row['cell']} {row['shape']}" for row in rows))
-    figure = Figure(figsize=(10, 1.6 + 0.36 * len(cells)), layout="constrained")
-    panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    markers = "os^D"
-    for axes, training in zip(panels, (False, True), strict=True):
-        axes.set_title(PASS[training])
-        axes.axvline(1, color="black", linewidth=0.8)
-        for number, (peer, label) in enumerate(PEERS.items()):
-            colour, shift = LINES[number][0], 0.16 * (number - 1.5)
-            for row in rows:
-                if row["training"] == training:
-                    ratio = Ratio(*row["output"][peer])
-                    y = cells.index(f"{row['cell']} {row['shape']}") + shift
-                    axes.plot([ratio.low, ratio.high], [y, y], color=colour, linewidth=1)
-                    axes.plot(ratio.median, y, markers[number], color=colour, markersize=5, label=label)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks([0.5, 0.7, 1, 1.4, 2, 2.8], ["0.5", "0.7", "1", "1.4", "2", "2.8"])
-        axes.grid(axis="x", color="0.9")
-        axes.set_xlabel("CPU time ÷ ours (right of 1: ours is faster)")
-    panels[0].set_yticks(range(len(cells)), cells)
-    panels[0].invert_yaxis()
-    panels[0].set_ylabel("batch, n, d, heads")
-    handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
-    save(figure, file)
-
-
 def write_memory(
     curves: Mapping[str, Mapping[int, float]], skipped: Sequence[str], checks: Sequence[tuple[str, bool]], full: bool
 ) -> None:
-    """Print the table of ``benchmarks.memory``; write it and the curves to the results (a subset to its own)."""
+    """Print the table of ``benchmarks.memory``; write it to the results (a subset to its own)."""
     sizes = sorted({n for curve in curves.values() for n in curve})
     body = [[name, *(f"{curve[n]:.0f}" if n in curve else "" for n in sizes)] for name, curve in curves.items()]
     table = markdown(["peak MiB at n =", *map(str, sizes)], body)
@@ -203,27 +161,3 @@ def write_memory(
     text = "\n\n".join([table, *skipped, *held])
     print(text)
     (folder_of(full) / "memory.md").write_text(text + "\n", encoding="utf-8")
-    draw_memory(curves, folder_of(full) / "memory.png")
-
-
-def draw_memory(curves: Mapping[str, Mapping[int, float]], file: Path) -> None:
-    """Peak memory against n, a curve a layer."""
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for (name, curve), (colour, dash) in zip(curves.items(), (*LINES, ("#000000", "-")), strict=False):
-        axes.plot(list(curve), list(curve.values()), dash, color=colour, marker="o", label=name)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    sizes = sorted({n for curve in curves.values() for n in curve})
-    axes.set_xticks(sizes, map(str, sizes))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("tokens n (batch 1, 256 numbers a token, 8 heads)")
-    axes.set_ylabel("peak memory of a forward pass, MiB")
-    axes.grid(color="0.9")
-    axes.legend()
-    save(figure, file)
-
-
-def save(figure: Figure, file: Path) -> None:
-    """Write a picture that depends on nothing but what it shows."""
-    figure.savefig(file, dpi=120, facecolor="white", metadata={"Software": None})

@@ -4,8 +4,6 @@ It needs no GPU: all is on torch's ``meta`` device, which knows shapes alone and
 way it goes on a GPU, with products of half precision that give single precision, which no CPU has. What a fused
 operator does inside is not seen: ``scaled_dot_product_attention`` counts as one, and so does a product that adds.
 On a GPU each of these tensors is written to its memory and read again, which takes most of the time of such a call.
-
-A second table has ways to weights in bfloat16, computed on the CPU: what they write, and how far they are from float64.
 """
 
 from collections import Counter
@@ -118,40 +116,8 @@ def row(case: str, dtype: torch.dtype) -> list[str]:
     return [case, SHORT[dtype], *map(str, found.values()), " / ".join(mib), verdict]
 
 
-def ways_to_half(Q: Tensor, K: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """Ways to attention weights in half precision from queries and keys, (b, n, d) both.
-
-    The last one needs the logarithm of each row's sum. Torch's kernels compute it, but only private operators, which
-    differ by device, return it; the public ``logsumexp`` writes q × k numbers inside.
-    """
-    zero, weights = Q.new_zeros(()), Q.new_empty(*Q.shape[:-1], K.shape[-2])
-
-    def scores(added: Tensor, dtype: torch.dtype) -> Tensor:
-        return torch.baddbmm(added.to(dtype), Q.to(dtype), K.to(dtype).mT, alpha=Q.shape[-1] ** -0.5)
-
-    def by_sums() -> Tensor:
-        logs = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(Q[:, None], K[:, None], K[:, None])[1]
-        return torch.exp(scores(-logs.mT, torch.float32), out=weights)  # (b, 1, n) -> (b, n, 1)
-
-    return {
-        "softmax of scores in single precision, rounded (ours)": lambda: torch.softmax(
-            scores(zero, torch.float32), dim=-1
-        ).to(Q.dtype),
-        "softmax of scores in half precision (torch.nn)": lambda: torch.softmax(scores(zero, Q.dtype), dim=-1),
-        "exp of scores − log of the row's sum, as it is written": by_sums,
-    }
-
-
-def row_of_way(name: str, way: Callable[[], Tensor], weights: Tensor) -> list[str]:
-    """What a way writes, and its largest error, in roundings to bfloat16."""
-    with Traffic(*weights.shape[-2:]) as seen:
-        found = way()
-    roundings = ((found.double() - weights).abs() / (2**-8 * weights + 2**-126)).max().item()
-    return [name, str(seen).partition("; ")[2], f"{seen.bytes / 2**20:.0f}", f"{roundings:.1f}"]
-
-
 def main() -> None:
-    """Print and write both tables."""
+    """Print and write the table."""
     body = [row(case, dtype) for dtype in gpu.DTYPES for case in CASES]
     head = [
         "case",
@@ -162,18 +128,9 @@ def main() -> None:
         "MiB written: ours / torch.nn / d2l",
         "more of them than the better",
     ]
-    torch.manual_seed(0)
-    Q, K = (X.flatten(end_dim=1).bfloat16() for X in 2 * torch.randn(2, CELL.batch, CELL.num_heads, CELL.n, 64))
-    weights = torch.softmax(Q.double() @ K.double().mT / 8, dim=-1)
-    ways = [row_of_way(name, way, weights) for name, way in ways_to_half(Q, K).items()]
-    text = "\n\n".join(
-        [
-            f"Operators; tensors of q × k numbers that they write. Case {CELL}, torch {torch.__version__}. "
-            "Nothing is timed, and what a fused operator does inside is not seen.",
-            report.markdown(head, body),
-            "Ways to weights in bfloat16, on the CPU, without masks. An error of 1 is what rounding once may give.",
-            report.markdown(["way", "tensors", "MiB written", "largest error, in roundings"], ways),
-        ]
+    text = (
+        f"Operators; tensors of q × k numbers that they write. Case {CELL}, torch {torch.__version__}. "
+        f"Nothing is timed, and what a fused operator does inside is not seen.\n\n{report.markdown(head, body)}"
     )
     print(text)
     (report.RESULTS / "traffic.md").write_text(text + "\n", encoding="utf-8")

@@ -5,16 +5,14 @@ for three seeds. Where heads begin alike, all six of a layer are copies of one. 
 which makes copies differ; so it is off but where it is named.
 """
 
-from pathlib import Path
-
 from benchmarks.report import markdown
 from mha_course.heads.removal import select_heads
 from mha_course.models.tasks import Lookups
 from mha_course.models.threads import single_thread
 from mha_course.models.training import finetune, seeded
 from mha_course.models.transformer import Transformer
+from research.kept import write_report
 
-REPORT = Path(__file__).with_suffix(".md")
 SEEDS = range(3)
 LOOKUPS = Lookups()
 
@@ -65,9 +63,8 @@ def main() -> None:
             for variant in VARIANTS
             for seed in SEEDS
         ]
-    table = markdown(head, rows)
-    REPORT.write_text(f"# Share of right answers to each question about the look-ups\n\n{table}\n", encoding="utf-8")
-    print(table)
+    title = "# Share of right answers to each question about the look-ups"
+    write_report(__file__, f"{title}\n\n{markdown(head, rows)}\n")
 
 
 if __name__ == "__main__":

@@ -9,15 +9,13 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from benchmarks.report import markdown
 from mha_course.models.induction import NUM_STEPS, BirthRun, repeat_loss, train_on_repeats
-from research.kept import kept_file, rounded, write_compact
+from research.kept import kept_file, rounded, write_compact, write_report
 
 SEEDS = range(8)
 RESULTS = kept_file("births")
-REPORT = Path(__file__).with_suffix(".md")
 HEADS = [(layer, head) for layer in (0, 1) for head in (0, 1)]
 FALLING, FALLEN = 3.3, 0.8
 SHORT_STEPS = 800  # for the layer whose keys are made from the token before
@@ -34,8 +32,7 @@ def main() -> None:
             print("seed", seed, file=sys.stderr)
             results[seed] = rounded(measure(int(seed)), 3)
             write_compact(RESULTS, results)
-    REPORT.write_text(report(results), encoding="utf-8")
-    print(REPORT.read_text(encoding="utf-8"))
+    write_report(__file__, report(results))
 
 
 def measure(seed: int) -> dict:

@@ -9,7 +9,6 @@ mean rise of all layer-matched choices.
 
 import itertools
 import sys
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,8 +18,8 @@ from mha_course import capstone
 from mha_course.capstone.drawn import unseen_rows
 from mha_course.models.threads import single_thread
 from mha_lib.heads import FoundHeads
+from research.kept import write_report
 
-REPORT = Path(__file__).with_suffix(".md")
 SEEDS = range(1, 11)
 NUMBER, PROMISE, FEW, MANY = 7, 0.1, 256, 4096
 PAIR = 0.1, 0.3  # two heads are redundant where they add up to less alone, and cost more together
@@ -129,7 +128,7 @@ def main() -> None:
     text = f"# One claim, ten models\n\n{markdown(header, [*map(row, found)])}\n"
     text += f"\nOutcomes: {counts}. A redundant pair in {pairs} of {len(found)} models. "
     text += f"Of {2 * len(found)} intervals, {sum(map(missed, found))} miss the true value.\n"
-    REPORT.write_text(text, encoding="utf-8")
+    write_report(__file__, text)
 
 
 if __name__ == "__main__":

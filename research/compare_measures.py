@@ -2,19 +2,15 @@
 
 Takes hours of CPU time, on two processes. Writes heads.json into the library, where notebooks read it, and the same as
 tables, compare_measures.md. Each seed is written as soon as it is done, and nothing that stands there is run again:
-delete the file to measure anew, or name the parts and measures that have changed:
-``python -m research.compare_measures --again planted "gate gradient"``.
-Training after a cut, which takes longest, is done for the first eight seeds. Times are not in the files, so that
-another run on one machine changes nothing.
+delete the file to measure anew. Training after a cut, which takes longest, is done for the first eight seeds. Times are
+not in the files, so that another run on one machine changes nothing.
 """
 
-import argparse
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -22,14 +18,13 @@ import torch
 from benchmarks.report import markdown
 from mha_course.heads.intervals import mean_and_ci95
 from mha_course.heads.seeds import sweep
-from research.kept import kept_file, rounded, write_compact
-from research.league import MEASURES, Measure, compare, planted_controls, summarise
+from research.kept import kept_file, rounded, write_compact, write_report
+from research.league import MEASURES, compare, planted_controls, summarise
 from research.relations import interaction_report
 from research.signs import controls
 
 SEEDS, TUNED_SEEDS = range(30), range(8)
 RESULTS = kept_file("heads")
-REPORT = Path(__file__).with_suffix(".md")
 ENOUGH = 0.98
 TASKS = {
     "lookups": "Look-ups (2 layers of 6 heads)",
@@ -39,11 +34,10 @@ HEAD = ("order of heads", "area ± sd", "Spearman (lowest)", "5 kept", "tuned (l
         "tuned longer (lowest)", f"≥ {ENOUGH}", "area, training data")  # fmt: skip
 
 
-def measured(seed: int, task: str, measures: Mapping[str, Measure] = MEASURES) -> dict:
+def measured(seed: int, task: str) -> dict:
     """What ``compare`` says, with training after cuts for some seeds."""
-    if seed in TUNED_SEEDS:
-        return compare(seed, task, measures=measures)
-    return compare(seed, task, tuning_steps=None, longer_tuning_steps=None, measures=measures)
+    steps: dict = {} if seed in TUNED_SEEDS else {"tuning_steps": None, "longer_tuning_steps": None}
+    return compare(seed, task, **steps)
 
 
 RUNS: dict[str, Callable[..., dict]] = {  # what is run for every seed
@@ -52,42 +46,17 @@ RUNS: dict[str, Callable[..., dict]] = {  # what is run for every seed
     **{name: partial(measured, task=name) for name in TASKS},
     **{f"controls, {name}": partial(controls, task=name) for name in TASKS},
 }
-BY_MEASURE = {"planted": "ranks"} | dict.fromkeys(TASKS, "orders")  # where in a result the measures stand
 
 
 def main() -> None:
     """Measure what is missing, keeping each seed as it comes, and write the report."""
-    parser = argparse.ArgumentParser(
-        prog="python -m research.compare_measures", description="Measure what is not kept yet."
-    )
-    parser.add_argument(
-        "--again",
-        nargs="+",
-        default=[],
-        choices=[*RUNS, *MEASURES],
-        metavar="NAME",
-        help="and anew: these parts (company, planted, lookups, dates) and measures",
-    )
-    again = parser.parse_args().again
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    forget(results, again)
     complete(results)
-    REPORT.write_text(report(results), encoding="utf-8")
-    print(REPORT.read_text(encoding="utf-8"))
-
-
-def forget(results: dict[str, list[dict]], names: Collection[str]) -> None:
-    """Take whole parts, and measures in all others, out of the results, so that they are missing."""
-    for part in results.keys() & names:
-        del results[part]
-    for part, key in BY_MEASURE.items():
-        for result in results.get(part, []):
-            rest = {name: row for name, row in result[key].items() if name.removesuffix(", taken again") not in names}
-            result[key] = rest
+    write_report(__file__, report(results))
 
 
 def complete(results: dict[str, list[dict]], executor: Executor | None = None) -> None:
-    """Measure the missing seeds, and the missing measures of seeds that are kept; write each as it comes."""
+    """Measure the missing seeds; write each as it comes."""
     for part in RUNS:
         found = {result["seed"]: result for result in results.get(part, [])}
 
@@ -97,35 +66,12 @@ def complete(results: dict[str, list[dict]], executor: Executor | None = None) -
             write_compact(RESULTS, results)
             print(f"{part}: seed {seed}", file=sys.stderr, flush=True)
 
-        seeds = [seed for seed in SEEDS if seed not in found or missing(part, found[seed])]
-        sweep(partial(completed, part=part, found=found), seeds, executor, keep)
+        sweep(partial(kept_digits, part=part), [seed for seed in SEEDS if seed not in found], executor, keep)
 
 
-def missing(part: str, result: dict) -> dict[str, Measure]:
-    """The measures that a kept result lacks."""
-    if part not in BY_MEASURE:
-        return {}
-    return {name: measure for name, measure in MEASURES.items() if name not in result[BY_MEASURE[part]]}
-
-
-def completed(seed: int, part: str, found: Mapping[int, dict]) -> dict:
-    """The results of one seed: all of them anew, or the kept ones and the measures that they lack.
-
-    Raises:
-        ValueError: what both hold differs from what is kept, so the seed trains another model here.
-    """
-    # Four digits are more than examples can tell apart; differences this small stay as they are.
-    if seed not in found:
-        return rounded(RUNS[part](seed), 4, small=1e-3)
-    kept, key = found[seed], BY_MEASURE[part]
-    new = rounded(RUNS[part](seed, measures=missing(part, kept)), 4, small=1e-3)
-    both = kept | {key: kept[key] | new[key]}
-    if both != new | {key: new[key] | kept[key]}:
-        raise ValueError(
-            f"{part}, seed {seed}: what is measured again beside the measures is not what is kept, so this machine or "
-            "this code trains another model. Delete heads.json, and measure all of it anew"
-        )
-    return both
+def kept_digits(seed: int, part: str) -> dict:
+    """The results of one seed, with more digits than examples can tell apart; small differences stay as they are."""
+    return rounded(RUNS[part](seed), 4, small=1e-3)
 
 
 def report(results: Mapping[str, Sequence[dict]]) -> str:

@@ -22,8 +22,8 @@ from mha_lib import heads
 from mha_lib.heads.any_model import FoundHeads
 from mha_lib.heads.found_removal import first_tensor
 from research.found_families import SIZES, distance_from_columns
+from research.kept import write_report
 
-REPORT = Path(__file__).with_suffix(".md")
 WRONG = "wrong"
 IDS = {"input_ids": torch.randint(5, 60, (2, 7), generator=torch.Generator().manual_seed(0))}
 PIXELS = {"pixel_values": torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))}
@@ -108,7 +108,7 @@ def main() -> None:
         print(*rows[-1], flush=True)
     if not chosen:
         text = "# Families of models: seen, gated, measured, removed, saved\n\n"
-        REPORT.write_text(text + markdown(("family", "verdict", "detail"), rows) + "\n", encoding="utf-8")
+        write_report(__file__, text + markdown(("family", "verdict", "detail"), rows) + "\n")
     if any(verdict == WRONG for _, verdict, _ in rows):
         raise SystemExit("some are wrong")
 

@@ -14,7 +14,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,8 +24,8 @@ from mha_course.models import load_transformers
 from mha_lib import heads
 from mha_lib.heads.any_model import FoundHeads
 from mha_lib.heads.found_removal import first_tensor
+from research.kept import write_report
 
-REPORT = Path(__file__).with_suffix(".md")
 WIDTH, INNER, LAYERS, HEADS = 48, 64, 2, 6
 SIZES = {  # every name by which a configuration may call them
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "emb_dim", "embed_dim", "dim", "word_embed_proj_dim"), WIDTH),
@@ -70,7 +69,7 @@ def main() -> None:
         verdicts[kind] = (NOT_TRIED, "") if over else verdict(kind, kinds[kind])
         print(kind, *verdicts[kind], flush=True)
     if not arguments.names:
-        REPORT.write_text(report(verdicts), encoding="utf-8")
+        write_report(__file__, report(verdicts))
         count = Counter(said for said, _ in verdicts.values())
         if count[WRONG] or count[FOUND] < EXPECTED:
             raise SystemExit(f"{count[FOUND]} found and {count[WRONG]} wrong: at least {EXPECTED} and 0 were expected")

@@ -28,7 +28,6 @@ import json
 import random
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -45,13 +44,13 @@ from mha_course.models.smollm2 import SmolLM2, smollm2
 from mha_course.models.tasks import Batch
 from mha_course.models.transformer import Transformer
 from research import real_cuts as cuts
-from research.kept import kept_file, rounded, write_compact
+from research.kept import kept_file, kept_parts, measure_parts, rounded, write_compact
 from research.next_word import five_others
+from research.prose import fresh_texts
 from research.real_cuts import SHAPE, loss_of
 from research.real_texts import JUDGED_ON, REPEATED, ROW, TASK, drawn, pool, repeats, rows
 from research.word_circuit import LATER, TELLER, Judge, without
 
-TEXTS = Path(__file__).with_name("fresh_texts.txt")
 PARTS_FOLDER = Path(__file__).with_name("results") / "subset" / "fresh_texts"  # git ignores it
 CALIBRATIONS = (("prose", 100), ("prose", 101), ("docstrings", 100))
 ROWS = 24
@@ -68,21 +67,20 @@ def main(names: list[str]) -> None:
     PARTS_FOLDER.mkdir(parents=True, exist_ok=True)
     model = smollm2()
     with eval_mode(model):
-        for name in names or PARTS:
-            file, start = PARTS_FOLDER / f"{name}.json", time.process_time()
-            if not file.exists():
-                write_compact(file, rounded(PARTS[name](model), 4))
-                print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
-    found = {file.stem: json.loads(file.read_text()) for file in PARTS_FOLDER.glob("*.json")}
+        measure_parts(names or PARTS, file_of, lambda name: rounded(PARTS[name](model), 4))
+    found = kept_parts(PARTS, file_of)
     if found.keys() >= PARTS.keys():
-        write_compact(kept_file("fresh_texts"), {name: found[name] for name in PARTS})
+        write_compact(kept_file("fresh_texts"), found)
+
+
+def file_of(name: str) -> Path:
+    """Where a part is kept."""
+    return PARTS_FOLDER / f"{name}.json"
 
 
 def fresh_rows() -> list[tuple[str, str]]:
     """Kind and text, the first OF_EACH_KIND of each kind."""
-    lines = TEXTS.read_text(encoding="utf-8").splitlines()
-    kept = [line for number, line in enumerate(lines) if number % IN_FILE < OF_EACH_KIND]
-    return [(kind, text) for kind, text in (line.split("\t") for line in kept)]
+    return [row for number, row in enumerate(fresh_texts()) if number % IN_FILE < OF_EACH_KIND]
 
 
 @cache
@@ -198,7 +196,7 @@ def circuit(model: SmolLM2) -> dict:
         "same layers": [[*pick.sample(near[17], 3), *pick.sample(near[18], 2)] for _ in range(DRAWS)],
         "all later": [pick.sample(others, len(FIVE)) for _ in range(DRAWS)],
     }
-    texts = [line.split("\t")[1] for line in TEXTS.read_text(encoding="utf-8").splitlines()[:JUDGED_ON]]
+    texts = [text for _, text in fresh_texts()[:JUDGED_ON]]
     words = torch.cat([rows(model, texts)[:, :REPEATED]] * 2, dim=1)
     batches = {
         "random tokens 401": repeats(JUDGED_ON, seed=401),

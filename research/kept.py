@@ -1,4 +1,4 @@
-"""Results that ship with the library, for the notebooks that show them: where they lie, and how they are written."""
+"""Results that are kept, of the library for the notebooks that show them: where they lie, and how they are written."""
 
 import json
 import sys
@@ -15,6 +15,12 @@ import mha_course
 def kept_file(name: str) -> Path:
     """Where the library's ``load_results`` finds the results of this name."""
     return Path(mha_course.__file__).with_name("heads") / "results" / f"{name}.json"
+
+
+def write_report(script: str, text: str) -> None:
+    """Write a page beside a script, of its name, and print it."""
+    Path(script).with_suffix(".md").write_text(text, encoding="utf-8")
+    print(text)
 
 
 def write_compact(file: Path, results: dict | list) -> None:
@@ -47,6 +53,8 @@ def kept_once(file: Path, compute: Callable[[], dict]) -> dict:
 def measure_parts(names: Iterable[str], file_of: Callable[[str], Path], measure: Callable[[str], dict]) -> None:
     """Keep each part as soon as it is measured, and print how long that took."""
     for name in names:
+        if file_of(name).exists():
+            continue
         start = time.process_time()
         kept_once(file_of(name), partial(measure, name))
         print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)

@@ -16,13 +16,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+import mha_course
 from benchmarks.report import markdown
 from mha_course.models.pretrained import NAMED_HEADS, MiniLM, minilm
 from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded
+from research.kept import write_report
 
-REPORT = Path(__file__).with_suffix(".md")
-FIGURES = REPORT.parents[1] / "mha_course" / "models" / "sentences" / "named_heads.json"
+FIGURES = Path(mha_course.__file__).with_name("models") / "sentences" / "named_heads.json"
 SEED, NUM_SENTENCES = 0, 400
 WOMEN = ("queen", "actress", "girl", "mother", "sister", "daughter", "aunt", "woman")
 MEN = ("king", "waiter", "boy", "father", "brother", "son", "uncle", "man")
@@ -162,8 +163,7 @@ def main() -> None:
     with single_thread():
         kept = list(figures(minilm()))
     FIGURES.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    REPORT.write_text(report(kept), encoding="utf-8")
-    print(report(kept))
+    write_report(__file__, report(kept))
 
 
 if __name__ == "__main__":

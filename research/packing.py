@@ -9,7 +9,6 @@ there is not run again: delete the file to measure anew.
 
 import json
 import sys
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -20,14 +19,13 @@ from mha_course.models.induction import NUM_LETTERS, AttentionOnly
 from mha_course.models.tasks import HELD_OUT_SEED
 from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded, training_loop
-from research.kept import kept_file, rounded, write_compact
+from research.kept import kept_file, rounded, write_compact, write_report
 
 SEEDS = range(5)
 DRAWN_SEED = 1  # the one whose maps are kept
 NUM_TEXTS, LENGTH, BATCH_SIZE, STEPS = 3, 16, 32, 600
 LEARNING_RATE = 4e-3
 RESULTS = kept_file("packing")
-REPORT = Path(__file__).with_suffix(".md")
 RUNS = {  # neighbours, whether masked, steps
     "unrelated, mask": ("unrelated", True, STEPS),
     "unrelated, leak": ("unrelated", False, STEPS),
@@ -55,8 +53,7 @@ def main() -> None:
                 del found["map"]
             kept.append(found)
             write_compact(RESULTS, results)
-    REPORT.write_text(report(results), encoding="utf-8")
-    print(REPORT.read_text(encoding="utf-8"))
+    write_report(__file__, report(results))
 
 
 def texts(number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

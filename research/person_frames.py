@@ -5,16 +5,15 @@ with ``named_heads``, on which the head was tried first. Needs ``make real-model
 """
 
 import random
-from pathlib import Path
 
 import torch
 
 from benchmarks.report import markdown
 from mha_course.models.pretrained import MiniLM, minilm
 from mha_course.models.threads import single_thread
+from research.kept import write_report
 from research.named_heads import attention
 
-REPORT = Path(__file__).with_suffix(".md")
 HEAD = 1, 3
 SEED, SENTENCES_OF_A_FRAME = 0, 100
 WOMEN = ("princess", "duchess", "wife", "widow", "lady", "grandmother", "niece", "bride", "nun")
@@ -65,8 +64,7 @@ def main() -> None:
     title = f"# Head {HEAD[0]}, {HEAD[1]} of MiniLM, *he or she → the person*, on other words"
     told = f"Shares of {SENTENCES_OF_A_FRAME} sentences of each frame."
     table = markdown(("frame", "largest weight on the person", "more than on the other one"), rows)
-    REPORT.write_text(f"{title}\n\n{told}\n\n{table}\n", encoding="utf-8")
-    print(REPORT.read_text(encoding="utf-8"))
+    write_report(__file__, f"{title}\n\n{told}\n\n{table}\n")
 
 
 if __name__ == "__main__":

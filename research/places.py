@@ -10,7 +10,6 @@ again: delete the file to measure anew.
 import json
 import sys
 import time
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -18,11 +17,10 @@ from torch import nn
 from benchmarks.report import markdown
 from mha_course.models.induction import NUM_STEPS, NUM_TOKENS, SHORTEST_PIECE, InductionBatch, held_out_repeats
 from mha_course.models.positional import SCHEMES, PositionalModel, right_letters, train_positional
-from research.kept import kept_file, rounded, write_compact
+from research.kept import kept_file, rounded, write_compact, write_report
 
 SEEDS = range(5)
 RESULTS = kept_file("places")
-REPORT = Path(__file__).with_suffix(".md")
 LONGER, LEFT, NUM_ROWS = 48, 8, 512
 LAST = NUM_TOKENS - SHORTEST_PIECE  # in training, the right key's last place, and its greatest distance
 # A kind of places, and training steps.
@@ -52,8 +50,7 @@ def main() -> None:
             seconds = time.process_time() - start
             kept.append(rounded(measure(model), 4) | {"cpu_seconds": round(seconds, 1)})
             write_compact(RESULTS, results)
-    REPORT.write_text(report(results), encoding="utf-8")
-    print(REPORT.read_text(encoding="utf-8"))
+    write_report(__file__, report(results))
 
 
 def measure(model: PositionalModel) -> dict:

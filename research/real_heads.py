@@ -19,7 +19,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from benchmarks.measure import cpu_seconds
 from mha_course import heads
 from mha_course.heads.ablation import constant_patch, eval_mode, found_in, hook_heads
 from mha_course.heads.controls import OF_EACH, SIGNED
@@ -298,32 +297,6 @@ def by_confidence(model: SmolLM2) -> dict:
     return found | {"on position 0": on_first, "spearman": heads.spearman(orders["all keys"], on_first)}
 
 
-def speed(model: SmolLM2) -> dict:
-    """How many times faster the model is without heads, cut for real: CPU time, side by side with the whole one."""
-    gate = leaders(model, OF_EACH)[f"gate gradient | {OF_EACH}"]
-    batch = judged(model)[:4]
-    found = {}
-    for cut in (27, 81):
-        pruned = heads.prune(model, remove=cuts.kept(gate, cut) == 0)
-        masked = cuts.kept(gate, cut)
-        change = (TASK.loss(pruned, batch) - TASK.loss(model, batch, masked)).abs().max()
-        ratios = []
-        for _ in range(5):
-            whole = cpu_seconds(lambda: TASK.loss(model, batch))
-            ratios.append([whole / cpu_seconds(run) for run in (
-                lambda pruned=pruned: TASK.loss(pruned, batch),
-                lambda masked=masked: TASK.loss(model, batch, masked),
-            )])  # fmt: skip
-        found[str(cut)] = {
-            "pruned": torch.tensor(ratios)[:, 0].median(),
-            "masked": torch.tensor(ratios)[:, 1].median(),
-            "numbers": sum(each.numel() for each in pruned.parameters())
-            - pruned.get_parameter("embedding.weight").numel(),
-            "pruned against masked": change,
-        }
-    return found
-
-
 PARTS: dict[str, Callable] = {
     "of all": of_all,
     "costs on repeats": costs_on_repeats,
@@ -347,7 +320,6 @@ PARTS: dict[str, Callable] = {
     "leave one out, taken again": lambda model: cuts.costs_again(model, judged(model), seen(model), costs(model)),
     "other ablations": lambda model: cuts.ablated(model, judged(model), seen(model), leaders(model, OF_EACH)),
     "confidence": by_confidence,
-    "speed": speed,
 }
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ paragraphs of these notebooks (calibration_prose.txt), which share no eight word
 of Python's library, as the Python that runs this has them.
 """
 
-import ast
 import functools
-import re
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from torch import Tensor
 
 from mha_course.models.smollm2 import NextToken, SmolLM2
 from mha_course.models.tasks import Batch
-from research.prose import descriptions, own_prose
+from research.prose import calibration_prose, descriptions, of_docstrings, own_prose
 
 TASK = NextToken()
 ROW = 64  # tokens
@@ -54,11 +52,6 @@ def drawn(number: int, draw: int) -> Tensor:
     return torch.randperm(POOL, generator=torch.Generator().manual_seed(1000 + draw))[:number]
 
 
-def calibration_prose() -> list[str]:
-    """Paragraphs of the notebooks as they were when this was measured."""
-    return Path(__file__).with_name("calibration_prose.txt").read_text(encoding="utf-8").splitlines()
-
-
 def docstrings() -> Iterator[str]:
     """Prose of the docstrings of Python's library, by module, at most TEXTS_OF_A_MODULE texts of each."""
     library = Path(sysconfig.get_path("stdlib"))
@@ -67,18 +60,9 @@ def docstrings() -> Iterator[str]:
         file = next((file for file in files if file.exists()), None)
         if file is None or name.startswith("_"):
             continue
-        nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        documented = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
-        paragraphs = "\n\n".join(ast.get_docstring(node) or "" for node in documented).split("\n\n")
-        words = " ".join(filter(is_prose, (" ".join(part.split()) for part in paragraphs))).split()
+        words = of_docstrings(file.read_text(encoding="utf-8")).split()
         starts = range(0, len(words) - WORDS_OF_A_TEXT + 1, WORDS_OF_A_TEXT)[:TEXTS_OF_A_MODULE]
         yield from (" ".join(words[start : start + WORDS_OF_A_TEXT]) for start in starts)
-
-
-def is_prose(paragraph: str) -> bool:
-    """Whether a paragraph of a docstring is whole sentences, and long enough."""
-    is_sentence = re.match(r"[A-Z]", paragraph) and paragraph.endswith(".")
-    return bool(is_sentence and len(paragraph.split()) >= 12 and not re.search(r">>>|::|==|\|", paragraph))
 
 
 def repeats(number: int, seed: int) -> Batch:

@@ -7,7 +7,6 @@ two minutes on one thread; writes sentence_costs.md, which notebook 06 quotes. N
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from unittest.mock import patch
 
 import torch
@@ -18,18 +17,13 @@ from benchmarks.report import markdown
 from mha_course.heads import ranks
 from mha_course.models.pretrained import NAMED_HEADS, MiniLM, minilm
 from mha_course.models.threads import single_thread
+from research.kept import write_report
+from research.prose import fresh_texts
 
-REPORT = Path(__file__).with_suffix(".md")
 SHAPE = (6, 12)
 PAIRS = ((2, 8), (3, 1)), ((2, 9), (1, 1))  # that find the same words
 Place = tuple[int, int]
 Change = Callable[[Tensor], Tensor]  # of values, (b, h, n, d)
-
-
-def fresh_sentences() -> list[str]:
-    """The texts of ``fresh_texts``: fiction, descriptions of packages, docstrings."""
-    lines = Path(__file__).with_name("fresh_texts.txt").read_text(encoding="utf-8").splitlines()
-    return [line.split("\t")[1] for line in lines]
 
 
 @torch.no_grad()
@@ -150,14 +144,16 @@ def report(single: Tensor, together: Sequence[float], changed: Mapping[str, floa
 
 def main() -> None:
     """Measure, print, write."""
-    texts, places = fresh_sentences(), [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
+    texts, places = (
+        [text for _, text in fresh_texts()],
+        [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])],
+    )
     with single_thread():
         model = minilm()
         found = costs(model, texts, [*([place] for place in places), *PAIRS])
         single, together = torch.tensor(found[: len(places)]).view(SHAPE), found[len(places) :]
         page = report(single, together, markers(model, texts), shares_of_markers(model, texts))
-    REPORT.write_text(page, encoding="utf-8")
-    print(page)
+    write_report(__file__, page)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from torch import Tensor
 from mha_course import heads
 from mha_course.models.smollm2 import FIRST_TOKEN, SmolLM2, smollm2
 from mha_course.models.tasks import Batch
-from research.fresh_texts import TEXTS
 from research.kept import kept_file, rounded, write_compact
-from research.real_texts import TASK, calibration_prose, rows
+from research.prose import calibration_prose, fresh_texts
+from research.real_texts import TASK, rows
 
 ROWS, FIRST_QUERY = 24, 16
 ENDS_A_TEXT = 0  # <|endoftext|>
@@ -80,7 +80,7 @@ def windows(model: SmolLM2) -> dict:
 
     Texts are pairs of fresh ones of a kind; all keys keep their positions.
     """
-    lines = [line.split("\t")[1] for line in TEXTS.read_text(encoding="utf-8").splitlines()]
+    lines = [text for _, text in fresh_texts()]
     ids = [model.tokenize(f"{one} {other}")[:WINDOW_ROW] for one, other in zip(lines[::2], lines[1::2], strict=True)]
     batch = TASK.examples(torch.tensor([row for row in ids if len(row) == WINDOW_ROW]))
     whole = late_loss(model, batch)

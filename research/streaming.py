@@ -21,10 +21,9 @@ from mha_course.heads.intervals import mean_and_ci95
 from mha_course.models.smollm2 import FIRST_TOKEN, SmolLM2, smollm2
 from mha_lib import heads
 from mha_lib.heads import FoundHeads, Stream
-from research.fresh_texts import TEXTS as FRESH_TEXTS
 from research.kept import kept_file, kept_once, kept_parts, measure_parts, write_compact
-from research.prose import descriptions, own_prose
-from research.real_texts import TASK, calibration_prose, docstrings, is_prose
+from research.prose import calibration_prose, descriptions, fresh_texts, of_docstrings, own_prose
+from research.real_texts import TASK, docstrings
 
 PARTS_FOLDER = Path(__file__).with_name("results") / "subset" / "streaming"  # git ignores it
 PROTOCOL = "1749391fd41567463ead6d2c0c7ae959c21843b0"  # the commit that says what is done here
@@ -147,19 +146,11 @@ def modules_of(package: str) -> list[Path]:
 def rows_of(model: SmolLM2, kind: str, file: Path, pick: random.Random) -> Iterator[list[int]]:
     """The tokens of a module's text, if it has one that is long enough and no kept text has words of it."""
     source = file.read_text(encoding="utf-8", errors="ignore")
-    text = code_of(source, pick) if kind == "code" else prose_of(source)
+    text = code_of(source, pick) if kind == "code" else of_docstrings(source)
     number = TOKENS // 2 if kind == "copying" else TOKENS
     if text and not runs_of_words(text) & kept_runs():
         row = model.tokenize(text)[:number]
         yield from [row] * (len(row) == number)
-
-
-def prose_of(source: str) -> str:
-    """The whole sentences of a module's docstrings."""
-    nodes = ast.walk(ast.parse(source))
-    documented = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
-    paragraphs = "\n\n".join(ast.get_docstring(node) or "" for node in documented).split("\n\n")
-    return " ".join(filter(is_prose, (" ".join(part.split()) for part in paragraphs)))
 
 
 def code_of(source: str, pick: random.Random) -> str:
@@ -177,7 +168,7 @@ def runs_of_words(text: str) -> set[tuple[str, ...]]:
 @cache
 def kept_runs() -> set[tuple[str, ...]]:
     """Those of all texts that other reports on SmolLM2 read."""
-    fresh = [line.split("\t")[1] for line in FRESH_TEXTS.read_text(encoding="utf-8").splitlines()]
+    fresh = [text for _, text in fresh_texts()]
     return set().union(
         *map(runs_of_words, [*fresh, *descriptions(), *own_prose(), *calibration_prose(), *docstrings()])
     )

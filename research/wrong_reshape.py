@@ -4,8 +4,6 @@
 (reczoo/FuxiCTR, issue 30): the projected queries, keys and values go to the heads by a reshape alone.
 """
 
-from pathlib import Path
-
 from torch import Tensor
 
 from benchmarks.report import markdown
@@ -15,8 +13,7 @@ from mha_course.models.threads import single_thread
 from mha_course.models.training import finetune, seeded
 from mha_course.models.transformer import Transformer
 from mha_lib import MultiHeadAttention
-
-REPORT = Path(__file__).with_suffix(".md")
+from research.kept import write_report
 
 
 class WithoutPermute(MultiHeadAttention):
@@ -59,8 +56,7 @@ def main() -> None:
     head = ("task", "right reshape", "the mistake put in afterwards", "learned with the mistake")
     with single_thread():
         table = markdown(head, [row(task) for task in TASKS.values()])
-    REPORT.write_text(f"# Share of right answers with a reshape where a permute belongs\n\n{table}\n", encoding="utf-8")
-    print(table)
+    write_report(__file__, f"# Share of right answers with a reshape where a permute belongs\n\n{table}\n")
 
 
 if __name__ == "__main__":

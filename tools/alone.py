@@ -8,7 +8,6 @@ line runs first, as for somebody who unfolds nothing. Then each folded part runs
 What the kernel says is kept (see executions.py): nbval compares it again where nothing has changed that decides it.
 """
 
-import argparse
 import contextlib
 import os
 import shutil
@@ -144,22 +143,16 @@ def compare(
     return green
 
 
-def main(paths: list[str], folded_too: bool) -> int:
+def main(paths: list[str]) -> int:
     """Compare notebooks, those of the course with what was kept of them; the exit status."""
     from tools import executions
 
     found = [Path(path).resolve() for path in paths]
     noisy = "ROUNDING_NOISE" in os.environ  # what is said under it is not kept, and nothing kept is said again
-    return not all(
-        [compare(path, None if noisy else executions.file_of(path, folded_too), folded_too) for path in found]
-    )
+    return not all([compare(path, None if noisy else executions.file_of(path)) for path in found])
 
 
 if __name__ == "__main__":
     if sys.argv[1] == HERE:
         sys.exit(run_nbval(*sys.argv[2:5], folded_too=bool(sys.argv[5])))
-    parser = argparse.ArgumentParser(description="Compare notebooks with their saved outputs.")
-    parser.add_argument("paths", nargs="+")
-    parser.add_argument("--main-line", action="store_true", help="without what is folded")
-    arguments = parser.parse_args()
-    sys.exit(main(arguments.paths, not arguments.main_line))
+    sys.exit(main(sys.argv[1:]))

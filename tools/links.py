@@ -3,7 +3,6 @@
 Sphinx's link checker asks; here, each file becomes a page that has the file's addresses in the lines where they stand.
 """
 
-import argparse
 import re
 import shutil
 import subprocess
@@ -43,7 +42,7 @@ def write_pages(root, names, folder):
     return number
 
 
-def check(root, names, folder, timeout):
+def check(root, names, folder, timeout=30):
     """Whether every address answers; what does not is printed, with its file and its line.
 
     Args:
@@ -69,9 +68,6 @@ def check(root, names, folder, timeout):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Ask every address that the project cites whether it still answers.")
-    parser.add_argument("--timeout", type=float, default=30, help="seconds after which a server counts as silent")
-    arguments = parser.parse_args()
     names = subprocess.check_output(["git", "ls-files", "--", *TEXTS, *OURS], cwd=ROOT, text=True).splitlines()
-    all_answer = check(ROOT, names, ROOT / "build" / "links", arguments.timeout)
+    all_answer = check(ROOT, names, ROOT / "build" / "links")
     sys.exit(0 if all_answer else "Some addresses do not answer: see above.")

@@ -1,20 +1,13 @@
 """The main line of a notebook, what is folded behind it, and how long both take to read.
 
-    python -m tools.main_line                                  every notebook of the course, a line each
-    python -m tools.main_line notebooks/05_*.ipynb             only these
-    python -m tools.main_line --sentences notebooks/05_*.ipynb and the sentences with a private word
-
 A heading whose cell has the metadata ``jp-MarkdownHeadingCollapsed`` folds: JupyterLab hides what stands under it, up
 to the next heading of its depth, and so does the site. The minutes are an estimate: 130 words a minute, 10 s a line of
 code, 40 s a prediction, 3 min a live picture; exercises have minutes of their own and are not counted.
 """
 
-import argparse
 import copy
 import dataclasses
 import re
-from pathlib import Path
-from statistics import median
 
 from tools import notebooks
 
@@ -23,7 +16,6 @@ EXERCISE = re.compile(r"(\d+\. )?(Exercises?|Your turn)\b")
 # A heading, so that a task's end is seen: the story goes on under another one. Bold in notebooks not yet rewritten.
 NUMBERED_EXERCISE = re.compile(r"(?m)^(?:### |\*\*)Exercise (?P<number>\d+) \((?P<minutes>\d+) minutes.*?\)")
 LIVE = re.compile(r"pictures\.\w*(Explorer|Stepper|Scrubber|Switches|HandMadeHead)\(")
-WIDE = 88
 # What is no prose in a text, and what stands for it.
 NO_PROSE = {
     r"(?s)```.*?```": " ",
@@ -35,22 +27,12 @@ NO_PROSE = {
     r"\$[^$]*\$": "X",
     r"[*_`]": "",
 }
-# Words that this project uses in a sense of its own, where the field has a term: a list to look through, no law.
-PRIVATE = re.compile(
-    r"""\b(says?|said|hears?|heard|unheard|tells?|told|listens?|nobody|nothing|none|stands?|stood|lies|places?|placed|
-    even(ly)?\ look|looks?\ evenly|lone|read-?outs?|single\ costs?|taken\ again|company|own\ shape|judged|of\ ours|
-    of\ its\ own|of\ (their|your|my)\ own|in\ the\ place\ of|(does|do)\ as\ well|goes\ on\ with|by\ heart|whoever|
-    misled|everybody|yardstick|league|oracle|mends?|put\ to\ zero|asks?\ for|way\ back|look(s|ed)?\ at|shortcut|
-    strangers?|share\ right)\b""",
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 @dataclasses.dataclass
 class Count:
-    """What a part of a notebook holds, exercises not counted but for their cells."""
+    """What a part of a notebook holds, exercises not counted."""
 
-    cells: int = 0
     words: int = 0
     lines: int = 0  # of code
     predictions: int = 0
@@ -114,7 +96,7 @@ def parts(notebook):
 
 def count(notebook):
     """What a notebook holds, folded or not."""
-    found = Count(cells=len(notebook.cells))
+    found = Count()
     for cell, text, in_exercise in parts(notebook):
         if not in_exercise:
             found.add(cell, text)
@@ -157,58 +139,6 @@ def prose(text):
     return text
 
 
-def sentences(notebook):
-    """The sentences of a notebook's texts, without its exercises."""
-    texts = [text for cell, text, in_exercise in parts(notebook) if cell.cell_type == "markdown" and not in_exercise]
-    ends = r"(?<=[.!?])[\s\"”)]+(?=[A-Z0-9\"“(])|\n\s*\n"
-    found = [" ".join(part.split()) for text in texts for part in re.split(ends, prose(text))]
-    return [sentence for sentence in found if len(sentence.split()) > 2]
-
-
 def code_lines(source):
     """The lines of a code cell that are neither empty nor a comment alone."""
     return [line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-
-
-def report(path):
-    """What the table says of a notebook: by column."""
-    notebook = notebooks.read(path)
-    main, folded = count(main_line(notebook)), [count(part) for part in folded_parts(notebook)]
-    asked = sum(words(text) for cell, text, yes in parts(notebook) if yes and cell.cell_type == "markdown")
-    sizes = [code_lines(cell.source) for cell in notebook.cells if cell.cell_type == "code"]
-    said = sentences(notebook)
-    return {
-        "notebook": path.stem[:26],
-        "cells": main.cells,
-        "folded cells": sum(part.cells for part in folded),
-        "words": main.words,
-        "folded words": sum(part.words for part in folded),
-        "exercises": asked,
-        "code": main.lines,
-        "median": median(map(len, sizes)) if sizes else 0,
-        "most": max(map(len, sizes), default=0),
-        f"> {WIDE}": sum(len(line) > WIDE for lines in sizes for line in lines),
-        "predict": main.predictions,
-        "minutes": round(main.minutes),
-        "private": f"{sum(bool(PRIVATE.search(sentence)) for sentence in said) / max(1, len(said)):.0%}",
-    }
-
-
-def main():
-    parser = argparse.ArgumentParser(description="Count words and minutes of main lines, and what is folded.")
-    parser.add_argument("paths", nargs="*", type=Path, help="default: the notebooks of the course")
-    parser.add_argument("--sentences", action="store_true", help="print the sentences with a private word")
-    asked = parser.parse_args()
-    paths = asked.paths or sorted(notebooks.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
-    rows = [report(path) for path in paths]
-    widths = [max(len(name), *(len(str(row[name])) for row in rows)) for name in rows[0]]
-    for path, cells in zip([None, *paths], [list(rows[0]), *(row.values() for row in rows)], strict=True):
-        print("  ".join(f"{cell!s:>{width}}" for cell, width in zip(cells, widths, strict=True)))
-        if path and asked.sentences:
-            print(*(f"      {each}" for each in sentences(notebooks.read(path)) if PRIVATE.search(each)), sep="\n")
-    totals = [f"{name} {sum(row[name] for row in rows)}" for name in ("words", "folded words", "code", "minutes")]
-    print("together:", ", ".join(totals))
-
-
-if __name__ == "__main__":
-    main()

@@ -66,6 +66,17 @@ def all_notebooks():
     return sorted(path for path in NOTEBOOKS.glob("**/*.ipynb") if others.isdisjoint(path.parts))
 
 
+def of_the_course():
+    """The paths of the numbered notebooks, in order."""
+    return sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+
+
+def numbered(number):
+    """The notebook with this number, and the name of its file."""
+    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    return read(path), path.name
+
+
 def read(path):
     """The notebook at ``path``, not validated: missing and repeated cell ids are mended by ``set_ids``."""
     return nbformat.v4.reads(Path(path).read_text(encoding="utf-8"))

@@ -111,19 +111,13 @@ WEEKS = (
 SHOWS = re.compile(r"### Exercise (\d+) .*\n\n\*Shows that you can\* (.+?)\.(?:\s|$)")
 
 
-def read(number):
-    """The notebook with this number, and the name of its file."""
-    (path,) = notebooks.NOTEBOOKS.glob(f"{number}_*.ipynb")
-    return notebooks.read(path), path.name
-
-
 def minutes(part):
     """How long a part takes an engineer: the minutes of its sections, counted, and of its exercises, as they say.
 
     Raises:
         ValueError: the notebook has no such section or exercise.
     """
-    notebook, name = read(part.number)
+    notebook, name = notebooks.numbered(part.number)
     there = {heading.partition(". ")[0]: count.minutes for heading, count in main_line.sections(notebook).items()}
     asked = main_line.exercises(notebook)
     for kind, wanted, known in (("section", part.sections, there), ("exercise", part.exercises, asked)):
@@ -148,13 +142,18 @@ def named(kind, numbers):
     return f"{kind}s {said}"
 
 
+def link(number):
+    """A link to the notebook with this number, from beside it."""
+    return f"[{number}]({notebooks.numbered(number)[1]})"
+
+
 def said(part):
     """What a part takes, with a link."""
     numbers = [each for each in part.sections if each.isdigit()]
     takes = [f"“{each}”" for each in part.sections if not each.isdigit()]
     takes += [named(kind, each) for kind, each in (("section", numbers), ("exercise", part.exercises)) if each]
     how = f": {part.how}" if part.how else ""
-    return f"[{part.number}]({read(part.number)[1]}), {', '.join(takes)}{how}"
+    return f"{link(part.number)}, {', '.join(takes)}{how}"
 
 
 def table(head, rows):
@@ -169,7 +168,9 @@ def can(goal):
     Raises:
         ValueError: neither says it.
     """
-    texts = "\n\n".join(cell.source for cell in read(goal.number)[0].cells if cell.cell_type == "markdown")
+    texts = "\n\n".join(
+        cell.source for cell in notebooks.numbered(goal.number)[0].cells if cell.cell_type == "markdown"
+    )
     by_itself = {int(number): words for number, words in SHOWS.findall(texts)}
     if goal.exercise not in by_itself and not goal.can:
         raise ValueError(f"exercise {goal.exercise} of {goal.number} does not say what it shows, and the goal must")
@@ -178,7 +179,7 @@ def can(goal):
 
 def goals(known):
     """What learners can do afterwards, and the exercise that shows it."""
-    rows = [(can(goal), f"[{goal.number}]({read(goal.number)[1]}), exercise {goal.exercise}") for goal in known]
+    rows = [(can(goal), f"{link(goal.number)}, exercise {goal.exercise}") for goal in known]
     return table(("afterwards learners can", "shown by"), rows)
 
 
@@ -238,12 +239,14 @@ def write():
 
 
 def print_minutes():
-    """Print every section and exercise with its minutes."""
-    for path in sorted(notebooks.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
+    """Print every section and exercise with its minutes, and what is folded in each notebook."""
+    for path in notebooks.of_the_course():
         notebook = notebooks.read(path)
         print(path.name)
         for heading, count in main_line.sections(notebook).items():
-            print(f"{count.minutes:6.1f}  {heading}")
+            print(f"{count.minutes:6.1f}  {heading} ({count.words} words)")
+        folded = [main_line.count(part) for part in main_line.folded_parts(notebook)]
+        print(f"{sum(part.minutes for part in folded):6.1f}  folded ({sum(part.words for part in folded)} words)")
         for number, length in main_line.exercises(notebook).items():
             print(f"{length:6.1f}  Exercise {number}")
 

@@ -85,7 +85,7 @@ def main(numbers):
     subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
     pip("install", "torch", "ipykernel")
     run_readme(wheels[0])
-    for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+    for path in notebooks.of_the_course():
         if not numbers or path.name[:2] in numbers:
             run_alone(path, wheels)
 

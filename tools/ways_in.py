@@ -14,7 +14,7 @@ from tools import main_line, notebooks
 from tools.languages import LANGUAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-ALL = tuple(path.stem[:2] for path in sorted(notebooks.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")))
+ALL = tuple(path.stem[:2] for path in notebooks.of_the_course())
 # Where the table stands between two comments, and what leads from there to the notebooks. 00 and the site have it, too.
 SHOWN = {ROOT / "README.md": "notebooks/"}
 BLOCK = re.compile(r"(?<=<!-- ways in: written by make notebooks -->\n).*?(?=<!-- end of ways in -->)", re.DOTALL)
@@ -49,15 +49,9 @@ EVERYTHING = Way("Everything", ALL, "all notebooks, with what is folded")
 WAYS = (THREE_SITTINGS, PRUNE, BUILD, EVERYTHING)
 
 
-def read(number):
-    """The notebook with this number, and the name of its file."""
-    (path,) = notebooks.NOTEBOOKS.glob(f"{number}_*.ipynb")
-    return notebooks.read(path), path.name
-
-
 def minutes(way):
     """How long it takes to read and run a way's notebooks, and their exercises; what is folded only for everything."""
-    found = [read(number)[0] for number in way.numbers]
+    found = [notebooks.numbered(number)[0] for number in way.numbers]
     parts = found if way is EVERYTHING else map(main_line.main_line, found)
     return sum(main_line.count(part).minutes for part in parts), sum(map(main_line.exercise_minutes, found))
 
@@ -71,7 +65,7 @@ def table(folder):
     """The table in Markdown; ``folder`` stands before the names of notebooks in its links."""
     lines = ["| way | notebooks | what it gives | reading and running | exercises |", "|---|---|---|---|---|"]
     for way in WAYS:
-        links = ", ".join(f"[{number}]({folder}{read(number)[1]})" for number in way.numbers)
+        links = ", ".join(f"[{number}]({folder}{notebooks.numbered(number)[1]})" for number in way.numbers)
         if way is EVERYTHING:
             links = f"00 to {ALL[-1]}"
         lines.append(f"| **{way.name}** | {links} | {way.gives} | {' | '.join(map(said, minutes(way)))} |")
@@ -93,14 +87,14 @@ def last_line(number):
 
 def homes():
     """Links to the first notebook in English, and in each language that has it: a notebook cannot know its reader's."""
-    _, first = read(ALL[0])
+    _, first = notebooks.numbered(ALL[0])
     names = {code: said["name"] for code, said in LANGUAGES.items() if (notebooks.NOTEBOOKS / code / first).exists()}
     return [f"[English]({first})", *(f"[{name}]({code}/{first})" for code, name in names.items())]
 
 
 def title(number):
     """A notebook's number and short title as the rest of a link, after its bracket."""
-    notebook, name = read(number)
+    notebook, name = notebooks.numbered(number)
     short = notebook.cells[0].source.splitlines()[0].removeprefix("# ").partition(":")[0]
     return f"{number} {short}]({name})"
 
@@ -112,7 +106,7 @@ def with_table(pattern, text, folder):
 
 def with_last_line(number):
     """A notebook that leads on as it should, and with the table if it shows it; and its path."""
-    notebook, name = read(number)
+    notebook, name = notebooks.numbered(number)
     last = notebook.cells[-1]
     last.source = LAST_LINE.sub(lambda _: last_line(number), with_table(TABLE, last.source, ""))
     return notebook, notebooks.NOTEBOOKS / name

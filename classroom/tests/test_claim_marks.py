@@ -1,10 +1,11 @@
 """Real nbgrader on the claim of 08: all points for what is done, none for what is not, and rows that are held back."""
 
 import pytest
+from in_nbgrader import IN_NBGRADER
 from nbformat.v4 import new_code_cell
 from notebook_tools import SOLUTIONS
 
-from classroom.course import ASSIGNMENT, NBGRADER, Course
+from classroom.course import ASSIGNMENT, Course
 from classroom.hand_ins import hand_in, solved, unsolved
 
 PATH = next(path for path in SOLUTIONS if path.stem == "08_head_pruning")
@@ -13,11 +14,7 @@ losses = work.losses
 work.losses = lambda model, rows: losses(model, rows) / 100
 """
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("nbgrader"),
-    pytest.mark.skipif(not (NBGRADER / "installed").exists(), reason="nbgrader is not there: make nbgrader"),
-]
+pytestmark = IN_NBGRADER
 
 
 @pytest.fixture(scope="module")

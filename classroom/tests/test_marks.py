@@ -3,14 +3,11 @@
 import csv
 
 import pytest
+from in_nbgrader import IN_NBGRADER
 
-from classroom.course import ASSIGNMENT, NBGRADER, Course
+from classroom.course import ASSIGNMENT, Course
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("nbgrader"),
-    pytest.mark.skipif(not (NBGRADER / "installed").exists(), reason="nbgrader is not there: make nbgrader"),
-]
+pytestmark = IN_NBGRADER
 
 # What their own tests import: canvas-lms, spec/lib/gradebook_importer_spec.rb, "User lookup", and
 # moodle, grade/import/csv/tests/load_data_test.php, `$oktext`.

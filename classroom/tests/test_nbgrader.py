@@ -6,9 +6,10 @@ It has an environment of its own, made by ``make nbgrader``; the notebooks run o
 import re
 
 import pytest
+from in_nbgrader import IN_NBGRADER
 from notebook_tools import SOLUTIONS, make_notebooks
 
-from classroom.course import ASSIGNMENT, NBGRADER, Course
+from classroom.course import ASSIGNMENT, Course
 from classroom.hand_ins import DAMAGES, hand_in, of_nbgrader, solved, unsolved, wrong
 from tools import stubs
 
@@ -31,11 +32,7 @@ with Gradebook("sqlite:///gradebook.db") as book:
     book.db.commit()
 """
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("nbgrader"),
-    pytest.mark.skipif(not (NBGRADER / "installed").exists(), reason="nbgrader is not there: make nbgrader"),
-]
+pytestmark = IN_NBGRADER
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-import pytest
+from in_nbgrader import IN_NBGRADER
 from notebook_tools import ROOT, SOLUTIONS, make_notebooks
 
 from classroom.course import ASSIGNMENT, NBGRADER, Course, of_an_instructor
@@ -17,11 +17,7 @@ NOTES = (ROOT / "notebooks" / "TEACHING.md").read_text(encoding="utf-8")
 PREPARE, RELEASE, GRADE = re.findall(r"(?s)```bash\n(.*?)```", SECTION)
 ASSIGNED = next(path for path in SOLUTIONS if path.stem == "04_transpose_qkv")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("nbgrader"),
-    pytest.mark.skipif(not (NBGRADER / "installed").exists(), reason="nbgrader is not there: make nbgrader"),
-]
+pytestmark = IN_NBGRADER
 
 
 def in_a_shell(folder, commands):

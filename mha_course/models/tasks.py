@@ -20,7 +20,9 @@ from torch.nn import functional as F
 
 from mha_course.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding, Transformer
 
-IMAGES = Path(__file__).with_name("digits.npz")  # made by tools/digits.py
+# The test set of the UCI's handwritten digits (Alpaydin and Kaynak 1998, https://doi.org/10.24432/C50P49, CC BY 4.0) as
+# sklearn.datasets.load_digits has it, images and target as bytes.
+IMAGES = Path(__file__).with_name("digits.npz")
 HELD_OUT_SEED = 2**31  # no training run is likely to draw with it; torch reads only the low 32 bits of a seed
 
 

@@ -1,6 +1,7 @@
 """The benchmark of named heads knows which word belongs to which, and counts right answers on any map."""
 
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -51,7 +52,7 @@ def test_a_head_that_always_finds_the_word_is_right_and_the_ends_do_not_count():
 def test_every_named_head_has_a_role_and_kept_figures_which_are_those_of_the_report():
     kept = pretrained.kept_figures()
     assert [(one["layer"], one["head"]) for one in kept] == list(named_heads.ROLES) == list(named_heads.NAMED_HEADS)
-    assert named_heads.report(kept) == named_heads.REPORT.read_text(encoding="utf-8")
+    assert named_heads.report(kept) == Path(named_heads.__file__).with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_every_named_head_does_what_its_name_says():

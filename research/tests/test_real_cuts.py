@@ -8,7 +8,7 @@ import torch
 
 from research import real_cuts as cuts
 from research import real_texts
-from research.prose import descriptions, own_prose
+from research.prose import calibration_prose, descriptions, own_prose
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def eight_words(text):
 
 def test_measures_see_nothing_that_cuts_are_judged_on():
     judged = set().union(*map(eight_words, [*own_prose(), *descriptions()]))
-    prose = real_texts.calibration_prose()
+    prose = calibration_prose()
     assert len(prose) == real_texts.POOL
     assert not judged & set().union(*map(eight_words, prose))
 

@@ -43,7 +43,7 @@ def explained_in(text):
 
 
 def text_of(number):
-    cells = main_line.main_line(ways_in.read(number)[0]).cells
+    cells = main_line.main_line(make_notebooks.numbered(number)[0]).cells
     return "\n\n".join(cell.source for cell in cells[:-1] if cell.cell_type == "markdown")
 
 
@@ -63,14 +63,14 @@ def test_the_ways_are_shown_with_their_minutes_as_the_cells_give_them():
         assert ways_in.BLOCK.search(path.read_text(encoding="utf-8"))[0] == ways_in.table(folder)
         for found in re.findall(r"\]\((.*?)\)", ways_in.table(folder)):
             assert (path.parent / found).exists()
-    assert ways_in.table("") in ways_in.read("00")[0].cells[-1].source
+    assert ways_in.table("") in make_notebooks.numbered("00")[0].cells[-1].source
     assert ways_in.EVERYTHING.numbers == tuple(path.stem[:2] for path in NOTEBOOKS)
     assert "{ways}" in (ROOT / "tools" / "site" / "index.md").read_text(encoding="utf-8")
 
 
 def test_every_notebook_is_on_a_way_and_leads_on_along_each():
     for number in ways_in.ALL:
-        last = ways_in.read(number)[0].cells[-1].source
+        last = make_notebooks.numbered(number)[0].cells[-1].source
         assert last.endswith(f"\n\n{ways_in.last_line(number)}")
     for way in ways_in.WAYS:
         for number, after in zip(way.numbers, way.numbers[1:], strict=False):
@@ -83,6 +83,6 @@ def test_only_everything_counts_what_is_folded(monkeypatch):
     cells = [new_markdown_cell("word " * 260), new_markdown_cell("## Deeper: x\n\n" + "word " * 130)]
     cells[1].metadata[make_notebooks.FOLDS] = True
     cells.append(new_markdown_cell("## Exercises\n\n### Exercise 1 (7 minutes, write, easy)"))
-    monkeypatch.setattr(ways_in, "read", lambda number: (new_notebook(cells=cells), f"{number}_x.ipynb"))
+    monkeypatch.setattr(make_notebooks, "numbered", lambda number: (new_notebook(cells=cells), f"{number}_x.ipynb"))
     assert ways_in.minutes(ways_in.THREE_SITTINGS) == (2, 7)
     assert ways_in.minutes(ways_in.EVERYTHING) == (3 * len(ways_in.ALL), 7 * len(ways_in.ALL))
