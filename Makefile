@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site slides pages page-runtime links wheel bench bench-full bench-gpu bench-widgets bench-writing papers quiz nightly \
-	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-repair research-families research-cut-families research-claim-seeds test-research test-classroom weights kept-maps real-models try-real-models lint clean \
+	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-streaming research-repair research-families research-cut-families research-claim-seeds test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -148,6 +148,9 @@ papers: install ## write six questions to answer on paper, and answers with poin
 
 quiz: install ## write the quiz bank, made of the notebooks' predictions, to build/quiz.gift, for Moodle and others
 	@$(PY) -m classroom.quiz
+
+mutants: install ## break 16 random places of each room, and list those that no quick test notices: an hour; goes on where it stopped
+	@OMP_NUM_THREADS=1 $(PY) -m tools.mutants $(MUTANTS_ARGS)
 
 weights: install ## train the models that ship with the library anew, and write them with their figures
 	@OMP_NUM_THREADS=1 $(PY) -m tools.weights
