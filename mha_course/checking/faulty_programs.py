@@ -26,7 +26,7 @@ def require_that_it_tells(test: Callable, right: Callable, faults: Sequence[tupl
     """
     of_right, *of_faulty = run_safely(test, [(right,), *((program,) for _, program in faults)])
     if of_right.error:
-        raise MistakeError(f"Your test raises {': '.join(filter(None, of_right.error))} on a correct function.")
+        raise MistakeError(f"Your test raises {of_right.error_in_words} on a correct function.")
     for outcome in (of_right, *(each for each in of_faulty if not each.error)):
         if type(outcome.value) is not bool:
             raise MistakeError(f"Return True or False; your test returns {kind_of(outcome.value)}.")
@@ -93,6 +93,13 @@ class FaultyPrograms:
         others, missed = ([name for name, seen in found.items() if seen is wanted] for wanted in (True, False))
         return Tried(True, notices, others, missed)
 
+    def points(self, my_test: Callable, seed: int, most: tuple[int, int]) -> list[int]:
+        """Return points, at most these: for a test that tells the fault of the seed, and for noticing others, too."""
+        with seeded(seed):
+            found = self.tried(my_test, seed)
+        both = found.passes and found.notices
+        return [most[0] * both, most[1] * len(found.others) * both // (len(self.faults) - 1)]
+
     def verdict(self, my_test: Callable | EllipsisType | None, seed: int) -> Verdict:
         """Return in words what ``tried`` finds, with the seed's numbers."""
         what = self.what
@@ -137,5 +144,5 @@ def _problem(outcome: Outcome, what: str) -> tuple[str, str]:
     """What is wrong with a test that fails where nothing is wrong, and in which line; an error comes first."""
     line = f"The line: `{outcome.line}`" * bool(outcome.line)
     if outcome.error and outcome.error[0] != "AssertionError":
-        return as_sentence(f"your test raises {': '.join(filter(None, outcome.error))}"), line
+        return as_sentence(f"your test raises {outcome.error_in_words}"), line
     return f"Your test fails on a {what} without a fault, too.", line
