@@ -1,10 +1,11 @@
 """Judge a test that a learner wrote: it must pass what is right, and fail programs with one fault."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any
 
+from mha_course.checking.edits import mistakes_of
 from mha_course.checking.running import MistakeError, NotYetError, Outcome, run_safely
 from mha_course.checking.verdict import Verdict
 from mha_course.checking.wording import as_sentence, kind_of
@@ -15,15 +16,17 @@ PROMISED = "Test only what the docstrings promise, with numbers that hold for an
 NOT_WRITTEN = "Put your test in the place of the dots, then run both cells."
 
 
-def require_that_it_tells(test: Callable, right: Callable, faults: Sequence[tuple[str, Callable]]) -> None:
+def require_that_it_tells(test: Callable, right: Callable, table: str) -> None:
     """Raise a ``MistakeError`` unless ``test`` returns True for ``right`` and False for every faulty program.
 
     A test that raises an error on a faulty program has noticed it, too.
 
     Args:
         test: takes a program, and returns whether it seems to be right.
-        faults: what is said of a fault that the test does not notice, and the program that has it.
+        right: the right program.
+        table: its faults as ``edits`` reads them, with what is said of one that the test does not notice.
     """
+    faults = [*mistakes_of(right, table)]
     of_right, *of_faulty = run_safely(test, [(right,), *((program,) for _, program in faults)])
     if of_right.error:
         raise MistakeError(f"Your test raises {of_right.error_in_words} on a correct function.")

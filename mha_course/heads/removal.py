@@ -97,9 +97,9 @@ def prune_attention(
     _check_heads(heads, num_heads_of(attention), "heads")
     if isinstance(attention, HeadlessAttention):
         return copy.deepcopy(attention)
+    (W_o,) = linear_maps(attention, ("W_o",))
     if heads:
         return select_heads(attention, sorted(heads))
-    (W_o,) = linear_maps(attention, ("W_o",))
     headless = HeadlessAttention(W_o.out_features, W_o.bias).train(attention.training)
     return headless.requires_grad_(W_o.weight.requires_grad)
 

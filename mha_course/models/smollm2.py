@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_course.models.induction import rope_cos_sin
 from mha_course.models.shipped import filled
 from mha_course.models.tasks import Batch, Task
 from mha_course.models.transformer import Block, Encoder, Transformer
@@ -82,9 +83,7 @@ def rotated(X: Tensor, first: int = 0) -> Tensor:
     they stand.
     """
     n, d = X.shape[-2:]
-    speeds = ROTATION_BASE ** (-torch.arange(0, d, 2, dtype=torch.float32, device=X.device) / d)  # (d / 2,)
-    angles = torch.arange(first, first + n, device=X.device)[:, None] * speeds  # (n, d / 2)
-    cos, sin = angles.cos(), angles.sin()
+    cos, sin = rope_cos_sin(torch.arange(first, first + n, device=X.device), d, ROTATION_BASE)  # (n, d / 2)
     even, odd = X[..., 0::2], X[..., 1::2]
     turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)  # (…, n, d / 2, 2)
     return turned.flatten(start_dim=-2).to(X.dtype)
