@@ -12,7 +12,7 @@ Sources: Allal et al. 2025, "SmolLM2"; Touvron et al. 2023, "LLaMA", whose shape
 (rotations); Zhang & Sennrich 2019, "Root Mean Square Layer Normalization"; Shazeer 2020, "GLU Variants" (SwiGLU).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -172,7 +172,10 @@ def smollm2() -> SmolLM2:
     tokens, merges = (file.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
     with torch.device("meta"):  # no time and no random numbers for weights that are replaced at once
         model = SmolLM2(byte_tokenizer(tokens, merges))
-    weights = weights_in(file, OUR_NAMES)
+    dequantize = PACKAGE.reader("gguf").quants.dequantize
+    arrays = {renamed(tensor.name, OUR_NAMES): dequantize(tensor.data, tensor.tensor_type) for tensor in file.tensors}
+    # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
+    weights = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
     weights["output.1.weight"] = weights["embedding.weight"]  # one table, read in both directions
     return filled(model, weights, PACKAGE.requirement, assign=True)
 
@@ -181,14 +184,6 @@ def weights_file():
     """Check the hash of SmolLM2's weights file, and return the file as opened by the package gguf."""
     PACKAGE.read(FILE)
     return PACKAGE.reader("gguf").GGUFReader(PACKAGE.find(FILE))
-
-
-def weights_in(file, names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Return the tensors of a GGUF file as float tensors in a dict, renamed by the regular expressions in ``names``."""
-    dequantize = PACKAGE.reader("gguf").quants.dequantize
-    arrays = {renamed(tensor.name, names): dequantize(tensor.data, tensor.tensor_type) for tensor in file.tensors}
-    # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
-    return {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
 
 
 def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):
