@@ -95,14 +95,11 @@ def evaluate_all(
     return evaluate(model, batch, task, gates.unflatten(1, (num_blocks, num_heads)), substitutes, label)
 
 
-def losses_without_each(
-    model: Encoder, batch: Batch, task: Task, label: str | None = None, kept: Tensor | None = None
-) -> Tensor:
+def losses_without_each(model: Encoder, batch: Batch, task: Task, kept: Tensor | None = None) -> Tensor:
     """Return the loss at every target position with one head ablated (zeros), for each head of every layer.
 
     The losses are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs
-    once for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads)
-    says which heads are there at all; left out, all of them.
+    once for all. ``kept`` (num_blocks, num_heads) says which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_grid(model)
     kept = torch.ones(num_blocks, num_heads, device=model.device) if kept is None else kept
@@ -110,7 +107,7 @@ def losses_without_each(
     blocks = list(model.blocks.values())
     with torch.no_grad(), eval_mode(model):
         X = model.embedding(batch.inputs)
-        for number, block in enumerate(blocks if label is None else progress_bar(blocks, num_blocks, label)):
+        for number, block in enumerate(blocks):
             for head, gates in enumerate(kept[number] * (1 - torch.eye(num_heads, device=model.device))):
                 Y = block(X, X, batch.valid_lens, gates)
                 for later, there in zip(blocks[number + 1 :], kept[number + 1 :], strict=True):
