@@ -179,8 +179,14 @@ def patch_heads(model: Transformer, values: Sequence[Tensor], gates: Tensor) -> 
         values: for each block, what replaces its heads, as from ``found.outputs`` or ``ablation_values``.
         gates: (num_blocks, num_heads) or (num_blocks, batch, num_heads), or of the first blocks alone.
 
+    Raises:
+        ValueError: ``gates`` does not fit the model.
+
     Source: path patching, as in Wang et al. 2023, "Interpretability in the Wild".
     """
+    shape = head_grid(model)
+    if len(gates) > shape[0] or gates.shape[-1] != shape[1]:
+        raise ValueError(f"gates must have shape {shape}, got {tuple(gates.shape)}")
 
     def mixed(gate: Tensor, value: Tensor) -> Callable[[Tensor], Tensor]:
         return lambda outputs: value + gate[..., None, None] * (outputs - value)

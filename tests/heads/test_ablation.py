@@ -198,3 +198,11 @@ def test_heads_that_say_given_words_are_heard_and_no_others_change():
     with patch_heads(model, whole, later):
         torch.testing.assert_close(output(), output())
     assert torch.equal(output(without), before)  # nothing stays behind
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (3, 3)])
+def test_gates_of_heads_that_the_model_lacks(shape):
+    model = encoder(num_layers=3, num_heads=2)
+    with pytest.raises(ValueError, match=r"gates must have shape \(3, 2\), got"):
+        with patch_heads(model, [], torch.ones(shape)):
+            pass
