@@ -37,7 +37,7 @@ from torch import Tensor
 
 from benchmarks.measure import cpu_seconds
 from mha_course import heads
-from mha_course.heads.ablation import eval_mode
+from mha_course.heads.ablation import eval_mode, patch_heads
 from mha_course.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_course.models.next_words import GROUPS, NUM_HEADS, START, gates_of
 from mha_course.models.smollm2 import SmolLM2, smollm2
@@ -109,7 +109,7 @@ def gradients_towards_mean(model: SmolLM2, batch: Batch, means: Sequence[Tensor]
 
     def of_rows(part: Batch) -> Tensor:
         own = torch.ones(len(part), *SHAPE, requires_grad=True)
-        with cuts.substituted(model, own.transpose(0, 1), list(means)):
+        with patch_heads(model, means, own.transpose(0, 1)):
             loss = TASK.losses(model(part.inputs), part.targets).mean(dim=1).sum()
         return -torch.autograd.grad(loss, own)[0].double()
 
@@ -133,7 +133,7 @@ def importance(model: SmolLM2, kind: str, draw: int) -> dict[str, Tensor]:
 
 def lost(model: SmolLM2, gates: Tensor, means: Sequence[Tensor]) -> Tensor:
     """The loss of each fresh text where removed heads give their means: (texts,)."""
-    with cuts.substituted(model, gates, list(means)):
+    with patch_heads(model, means, gates):
         return loss_of(model, fresh(model))
 
 
@@ -243,7 +243,7 @@ def repeat_cost(judge: Judge, place: tuple[int, int], instead: Sequence[Tensor] 
     """What a head costs on the second time of each sequence, with zeros or with something else instead."""
     if instead is None:
         return judge.cost([place])
-    with cuts.substituted(judge.model, without(place), list(instead)):
+    with patch_heads(judge.model, instead, without(place)):
         return judge.cost()
 
 
@@ -291,7 +291,7 @@ def log_p_without(
     """log p of the next token where the heads of each cut give their means: (cuts, vocabulary)."""
     by_layer = gates_of(all_cuts).transpose(0, 1)  # (cuts, layers, heads) -> (layers, cuts, heads)
     inputs = torch.tensor([ids]).expand(len(all_cuts), -1)
-    with torch.no_grad(), cuts.substituted(model, by_layer, list(means)):
+    with torch.no_grad(), patch_heads(model, means, by_layer):
         return model(inputs)[:, -1].log_softmax(dim=-1)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mha_course import heads
-from mha_course.heads.ablation import eval_mode, hook_heads, interpolate_heads
+from mha_course.heads.ablation import eval_mode, patch_heads
 from mha_course.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_course.heads.controls import OF_EACH, OF_MEAN, SIGNED
 from mha_course.models.smollm2 import SmolLM2
@@ -252,14 +252,6 @@ def ablated(model: SmolLM2, judged: Batch, seen: Batch, by_name: Mapping[str, Te
     for ablation, instead in substitutes.items():
         for name, order in chosen.items():
             for cut in LARGE_CUTS:
-                with substituted(model, kept(order, cut), instead):
+                with patch_heads(model, instead, kept(order, cut)):
                     found[ablation][name][str(cut)] = loss_of(model, judged)
     return found
-
-
-@contextmanager
-def substituted(model: SmolLM2, gates: Tensor, substitutes: list[Tensor]) -> Iterator[None]:
-    """Inside, heads that are off give way to these substitutes."""
-    changes = [interpolate_heads(*pair) for pair in zip(gates, substitutes, strict=True)]
-    with hook_heads(model.attentions, changes):
-        yield

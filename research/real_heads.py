@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_course import heads
-from mha_course.heads.ablation import constant_patch, eval_mode, found_in, hook_heads
+from mha_course.heads.ablation import eval_mode, found_in, patch_heads
 from mha_course.heads.controls import OF_EACH, SIGNED
 from mha_course.heads.measures import measured
 from mha_course.models.smollm2 import SmolLM2, smollm2
@@ -231,13 +231,14 @@ def later_heads(model: SmolLM2) -> dict:
     whole = second_time(TASK.loss(model, random))
     found = {}
     for layer, head in part(model, "induction")["places"][:6]:
-        gates, later = without((layer, head)), slice(layer + 1, None)
+        gates, frozen_heads = without((layer, head)), torch.ones(SHAPE)
+        frozen_heads[layer + 1 :] = 0
 
         def cost(gates: Tensor = gates) -> Tensor:
             return second_time(TASK.loss(model, random, gates)) - whole
 
         free = cost()
-        with hook_heads(model.attentions[later], [constant_patch(kept) for kept in said[later]]):
+        with patch_heads(model, said, frozen_heads):
             frozen = cost()
             with ExitStack() as hooks:
                 for number in range(layer, len(fed)):  # its own layer's network comes after it, too
@@ -272,7 +273,7 @@ def of_single_heads_gone(model: SmolLM2) -> dict:
     for ablation in ("zero", "mean", "resample"):
         instead = heads.ablation_values(model, random, ablation)
         for place in ((1, 4), (16, 0), (18, 6)):
-            with cuts.substituted(model, without(place), instead):
+            with patch_heads(model, instead, without(place)):
                 found.setdefault(str(place), {})[ablation] = second_time(TASK.loss(model, random)) - whole
     return found
 
@@ -292,7 +293,7 @@ def by_confidence(model: SmolLM2) -> dict:
         found["zeros"][name] = cuts.losses(model, test, order)
         with_means = found["means"][name] = {}
         for cut in cuts.CUTS:
-            with cuts.substituted(model, cuts.kept(order, cut), means):
+            with patch_heads(model, means, cuts.kept(order, cut)):
                 with_means[str(cut)] = loss_of(model, test)
     return found | {"on position 0": on_first, "spearman": heads.spearman(orders["all keys"], on_first)}
 

@@ -47,7 +47,7 @@ class Judge:
 
     def cost(self, gone: Sequence[Place] = (), values: Sequence[Tensor] = (), patched: Sequence[Place] = ()) -> Tensor:
         """The cost without some heads, and with these outputs in the place of those of ``patched``: (sequences,)."""
-        with eval_mode(self.model), patch_heads(self.model, values, patched):
+        with eval_mode(self.model), patch_heads(self.model, values, without(*patched)):
             return second_time(TASK.loss(self.model, self.batch, without(*gone))) - self.loss
 
     def frozen(self, places: Sequence[Place]) -> Tensor:

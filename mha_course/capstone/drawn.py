@@ -1,21 +1,21 @@
 """A small task and a model drawn by a seed: four questions, twelve heads, and a layer that is hardly used."""
 
 import random
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from mha_course.capstone.work import Work
-from mha_course.models import Batch, Encoder, Task, fit
+from mha_course.models import Batch, Encoder, finetune
+from mha_course.models.tasks import Lookups
 from mha_course.models.threads import single_thread
-from mha_course.models.transformer import TokenEmbedding
+from mha_course.models.training import seeded
 
 NUM_ROWS = 128  # to calibrate on, and as many to test on
 LEFT_OUT = 0.15  # share of the training steps without the attention of layer 1, which is hardly used after that
 
 
-class DrawnTask(Task):
+class DrawnTask(Lookups):
     """Define a task of four questions about rows of 8 to 12 tokens, drawn by a seed.
 
     A token is a value (0 to 9), a key (each once in a row) and a wanted key. The questions, as in ``questions``: the
@@ -25,23 +25,12 @@ class DrawnTask(Task):
 
     name = "drawn"
     steps = 500
-    learning_rate = 6e-3
-    length = 12
     num_answers = 10
-    kind: type[Encoder] = Encoder
 
     def __init__(self, seed: int):
         draw = random.Random(f"questions {seed}")
         self.back, self.position = sorted(draw.sample(range(1, 5), 2)), draw.randint(1, 4)
         self.questions = [*(f"{k} back" for k in self.back), f"position {self.position}", "wanted key"]
-
-    def model(self) -> Encoder:
-        embedding = TokenEmbedding(10 + 2 * self.length, self.length, num_hiddens=48)
-        return self.kind(embedding, 48, len(self.questions) * self.num_answers, dropout=0.1)
-
-    def batches(self, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
-            yield self.rows(self.batch_size, generator)
 
     def rows(self, number: int, generator: torch.Generator) -> Batch:
         """Return rows drawn with ``generator``; padding has answers, too, which ``valid_lens`` says not to count."""
@@ -60,21 +49,18 @@ class DrawnTask(Task):
         ids = torch.stack([values, 10 + keys, 10 + self.length + wanted], dim=2)
         return Batch(ids, lens[:, 0], answers)
 
-    def logits(self, output: Tensor) -> Tensor:
-        return output.unflatten(-1, (len(self.questions), self.num_answers))
 
-
-class _HardlyUsesLayer1(Encoder):
-    """Encode as ``Encoder`` does; in training, a share of the steps goes without the attention of layer 1.
+def without_layer_1(model: Encoder, arguments: tuple) -> tuple:
+    """Leave the attention of layer 1 out of a share of the calls in training: a forward pre-hook of an ``Encoder``.
 
     Source: Fan, Grave, Joulin 2020, "Reducing Transformer Depth on Demand with Structured Dropout" (LayerDrop).
     """
-
-    def forward(self, inputs, valid_lens=None, head_mask=None):
-        if self.training and torch.rand(()) < LEFT_OUT:
-            head_mask = torch.ones(len(self.attentions), self.attentions[0].num_heads)
-            head_mask[1] = 0
-        return super().forward(inputs, valid_lens, head_mask)
+    if not model.training or torch.rand(()) >= LEFT_OUT:
+        return arguments
+    inputs, valid_lens = arguments
+    head_mask = torch.ones(len(model.attentions), model.attentions[0].num_heads)
+    head_mask[1] = 0
+    return inputs, valid_lens, head_mask
 
 
 def drawn_model(seed: int) -> Work:
@@ -83,11 +69,10 @@ def drawn_model(seed: int) -> Work:
     Its task is a ``DrawnTask``. The losses of its rows are in nats an answer, padding left out.
     """
     task = DrawnTask(seed)
-    task.kind = _HardlyUsesLayer1
-    trained = fit(task, seed, progress=f"training your model, seed {seed}")
-    task.kind = Encoder  # which further training goes on with
-    model = task.model()
-    model.load_state_dict(trained.state_dict())
+    with seeded(seed):
+        model = task.model()
+    with model.register_forward_pre_hook(without_layer_1):
+        finetune(model, task, seed, progress=f"training your model, seed {seed}")
     rows = unseen_rows(seed, 2 * NUM_ROWS)
 
     def losses(model: Encoder, rows: Batch) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.running import Outcome, error_in_words
-from mha_course.checking.wording import Foreign, kind_of, trimmed, two_numbers
+from mha_course.checking.wording import Foreign, kind_of, two_numbers
 from mha_course.language import listed, tr
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -67,11 +67,7 @@ class Result:
         """Return what is wrong with it, as far as one can see; None if nothing is."""
         got, right = self.numbers, self.expected
         if self.got.error:
-            error = ": ".join(filter(None, self.got.error)).rstrip(".")
-            line = trimmed(self.got.line, 60)
-            if line:
-                return tr("your code raises {error} at “{line}”", error=error, line=line)
-            return tr("your code raises {error}", error=error)
+            return self.got.raised()
         if got is None or (got.dim() != right.dim() and not isinstance(self.right, Tensor)):
             words = {"needed": needed(self.right), "given": given(self.got.value)}
             return tr("{needed}, your function returns {given}", **words)

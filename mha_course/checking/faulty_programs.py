@@ -1,10 +1,11 @@
 """Judge a test that a learner wrote: it must pass what is right, and fail programs with one fault."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any
 
+from mha_course.checking.edits import mistakes_of
 from mha_course.checking.running import MistakeError, NotYetError, Outcome, run_safely
 from mha_course.checking.verdict import Verdict
 from mha_course.checking.wording import as_sentence, kind_of
@@ -15,18 +16,20 @@ PROMISED = "Test only what the docstrings promise, with numbers that hold for an
 NOT_WRITTEN = "Put your test in the place of the dots, then run both cells."
 
 
-def require_that_it_tells(test: Callable, right: Callable, faults: Sequence[tuple[str, Callable]]) -> None:
+def require_that_it_tells(test: Callable, right: Callable, table: str) -> None:
     """Raise a ``MistakeError`` unless ``test`` returns True for ``right`` and False for every faulty program.
 
     A test that raises an error on a faulty program has noticed it, too.
 
     Args:
         test: takes a program, and returns whether it seems to be right.
-        faults: what is said of a fault that the test does not notice, and the program that has it.
+        right: the right program.
+        table: its faults as ``edits`` reads them, with what is said of one that the test does not notice.
     """
+    faults = [*mistakes_of(right, table)]
     of_right, *of_faulty = run_safely(test, [(right,), *((program,) for _, program in faults)])
     if of_right.error:
-        raise MistakeError(f"Your test raises {': '.join(filter(None, of_right.error))} on a correct function.")
+        raise MistakeError(f"Your test raises {of_right.error_in_words} on a correct function.")
     for outcome in (of_right, *(each for each in of_faulty if not each.error)):
         if type(outcome.value) is not bool:
             raise MistakeError(f"Return True or False; your test returns {kind_of(outcome.value)}.")
@@ -93,6 +96,13 @@ class FaultyPrograms:
         others, missed = ([name for name, seen in found.items() if seen is wanted] for wanted in (True, False))
         return Tried(True, notices, others, missed)
 
+    def points(self, my_test: Callable, seed: int, most: tuple[int, int]) -> list[int]:
+        """Return points, at most these: for a test that tells the fault of the seed, and for noticing others, too."""
+        with seeded(seed):
+            found = self.tried(my_test, seed)
+        both = found.passes and found.notices
+        return [most[0] * both, most[1] * len(found.others) * both // (len(self.faults) - 1)]
+
     def verdict(self, my_test: Callable | EllipsisType | None, seed: int) -> Verdict:
         """Return in words what ``tried`` finds, with the seed's numbers."""
         what = self.what
@@ -137,5 +147,5 @@ def _problem(outcome: Outcome, what: str) -> tuple[str, str]:
     """What is wrong with a test that fails where nothing is wrong, and in which line; an error comes first."""
     line = f"The line: `{outcome.line}`" * bool(outcome.line)
     if outcome.error and outcome.error[0] != "AssertionError":
-        return as_sentence(f"your test raises {': '.join(filter(None, outcome.error))}"), line
+        return as_sentence(f"your test raises {outcome.error_in_words}"), line
     return f"Your test fails on a {what} without a fault, too.", line

@@ -82,6 +82,17 @@ class Outcome:
     error: tuple[str, str] | None = None
     line: str = ""
 
+    @property
+    def error_in_words(self) -> str:
+        """The error, without a full stop; "" where there is none."""
+        return ": ".join(filter(None, self.error or ())).rstrip(".")
+
+    def raised(self) -> str:
+        """Return a clause that says what was raised, and at which line."""
+        if line := trimmed(self.line, 60):
+            return tr("your code raises {error} at “{line}”", error=self.error_in_words, line=line)
+        return tr("your code raises {error}", error=self.error_in_words)
+
 
 def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
     """Call a learner's function on each tuple of arguments in ``trials``, isolated if possible; return the outcomes.

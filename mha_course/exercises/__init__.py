@@ -39,47 +39,17 @@ from mha_course.museum.drawn_layer import (
 from mha_course.museum.layer_check import assert_layer, check_layer
 
 SUBJECTS = (
-    whole_layer,
-    first_pruning,
-    attention_pooling,
-    scoring_functions,
-    multi_head_attention,
-    transposing,
-    torch_layer,
-    finding_faults,
-    own_heat_map,
-    own_evidence,
-    reading_heads,
-    head_importance,
-    real_heads,
-    masks_and_positions,
-    own_layer_test,
-    heads_being_born,
-    writing_text,
-)
+    whole_layer, first_pruning, attention_pooling, scoring_functions, multi_head_attention, transposing, torch_layer,
+    finding_faults, own_heat_map, own_evidence, reading_heads, head_importance, real_heads, masks_and_positions,
+    own_layer_test, heads_being_born, writing_text,
+)  # fmt: skip
 COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
 globals().update(COURSE)
 __all__ = [
-    "LAYER_FAULTS",
-    "answer",
-    "assert_layer",
-    "check_layer",
-    "check_layer_fault",
-    "check_layer_test",
-    "check_weights",
-    "complete_layer",
-    "drawn_layer",
-    "drawn_rule",
-    "hint",
-    "layer_test_points",
-    "my_layer",
-    "page",
-    "predict",
-    "progress",
-    "seed_of",
-    "solution",
-    *COURSE,
-]
+    "LAYER_FAULTS", "answer", "assert_layer", "check_layer", "check_layer_fault", "check_layer_test", "check_weights",
+    "complete_layer", "drawn_layer", "drawn_rule", "hint", "layer_test_points", "my_layer", "page", "predict",
+    "progress", "seed_of", "solution", *COURSE,
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,6 @@ import math
 
 import torch
 
-from mha_course.checking.edits import mistakes_of
 from mha_course.checking.exercise import judged
 from mha_course.checking.faulty_programs import require_that_it_tells
 from mha_course.exercises.transposing import transpose_qkv
@@ -16,10 +15,7 @@ def attention(queries, keys, values):
     return torch.softmax(scores, dim=-1) @ values
 
 
-FAULTS_OF_ATTENTION = [
-    *mistakes_of(
-        attention,
-        """
+FAULTS_OF_ATTENTION = """
     math.sqrt(queries.shape[-1]) -> math.sqrt(keys.shape[1]) => scores are divided by the root of the number of keys.
         Use inputs in which all sizes differ.
     math.sqrt(queries.shape[-1]) -> math.sqrt(queries.shape[1]) => scores are divided by the root of the number of
@@ -32,9 +28,7 @@ FAULTS_OF_ATTENTION = [
         divided by their norms. Compare the output with the formula.
     torch.softmax(scores, dim=-1) -> (scores.exp() / scores.exp().sum(dim=-1, keepdim=True)) => the exponential of a
         large score overflows. Also use scores above 100.
-    """,
-    )
-]
+    """
 
 
 def is_attention(attention):
@@ -77,10 +71,7 @@ def is_split(split):
     return R.shape == (8, 3, 5) and torch.equal(R, torch.stack(heads))
 
 
-FAULTS_OF_THE_SPLIT = [
-    *mistakes_of(
-        transpose_qkv.right,
-        """
+FAULTS_OF_THE_SPLIT = """
     .transpose(1, 2) -> _ => it is a single reshape, so a matrix holds parts of one token. Shapes, round trips and ones
         do not show this; random numbers do.
     .transpose(1, 2) -> .permute(2, 0, 1, 3) => the matrices of head 0 come first, for all examples. Use more than one
@@ -93,9 +84,7 @@ FAULTS_OF_THE_SPLIT = [
         formula.
     .transpose(1, 2) -> $[:1].expand(b, -1, -1, -1) => all examples are example 0. Use more than one example, and let
         them differ.
-    """,
-    )
-]
+    """
 
 
 @judged(
@@ -121,10 +110,7 @@ def own_example(X):
     return Y
 
 
-FAULTS_ACROSS_EXAMPLES = [
-    *mistakes_of(
-        own_example,
-        """
+FAULTS_ACROSS_EXAMPLES = """
     Y = torch.softmax( -> X = X.transpose(0, 1); Y = torch.softmax( ; return Y -> return Y.transpose(0, 1) => tokens
         attend along the batch, as without `batch_first=True`. Compare an output with and without other examples.
     return Y -> return Y - Y.mean(dim=0) => the mean over the batch is subtracted. Compare an output with and without
@@ -134,9 +120,7 @@ FAULTS_ACROSS_EXAMPLES = [
     return Y -> return torch.cat([Y[:-1], Y[-1:] + Y[:1]]) => the last example reads the first. Compare the outputs of
         all examples.
     return Y -> return Y.flip(0) => the outputs come in reverse order. Compare the outputs of all examples.
-    """,
-    )
-]
+    """
 
 
 def keeps_examples_apart(layer):

@@ -103,8 +103,7 @@ def digits() -> tuple[Tensor, Tensor]:
 def numbers_of(outcome: Outcome, num_heads: int) -> list[Tensor]:
     """Return the number and the baseline of each head, or raise a ``MistakeError`` that says what is missing."""
     if outcome.error:
-        line = f" at “{outcome.line}”" if outcome.line else ""
-        raise MistakeError(as_sentence(f"your code raises {': '.join(outcome.error)}{line}"))
+        raise MistakeError(as_sentence(outcome.raised()))
     if not isinstance(outcome.value, list | tuple) or len(outcome.value) != 2:
         raise MistakeError("Return two things: a number for each head, and its baseline for each head.")
     return [as_numbers(given, num_heads) for given in outcome.value]

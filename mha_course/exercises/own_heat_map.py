@@ -42,8 +42,7 @@ def draw_heads(function: Callable) -> str:
     outcomes = run_safely(watched(function), given)
     for (weights, queries, keys), outcome in zip(given, outcomes, strict=True):
         if outcome.error:
-            line = f" at “{outcome.line}”" if outcome.line else ""
-            raise MistakeError(as_sentence(f"your code raises {': '.join(outcome.error)}{line}"))
+            raise MistakeError(as_sentence(outcome.raised()))
         fault = next(faults(outcome.value, weights, queries, keys), None)
         if fault:
             size = f"{len(weights)} heads, {len(queries)} queries and {len(keys)} keys"

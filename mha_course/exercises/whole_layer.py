@@ -187,8 +187,7 @@ def require_lengths_of_queries(Layer: type[nn.Module]) -> None:
     trial = torch.randn(2, 4, 12), torch.randn(2, 5, 12), torch.stack([first, first % 5 + 1])
     (outcome,) = run_safely(both, [trial])
     if outcome.error:
-        error = ": ".join(filter(None, outcome.error)).rstrip(".")
-        seen = tr("With the shape (2, 4), your class raises {error}.", error=error)
+        seen = tr("With the shape (2, 4), your class raises {error}.", error=outcome.error_in_words)
     elif (place := first_difference(*outcome.value)) is None:
         return
     else:
@@ -222,12 +221,11 @@ def require_fewer_heads(Layer: type[nn.Module]) -> None:
 
     (outcome,) = run_safely(outputs, [(torch.randn(2, 5, 12),)])
     if outcome.error:
-        error = ": ".join(filter(None, outcome.error)).rstrip(".")
         told = tr(
             "Right with all heads. Section 7 keeps two of three heads: `num_heads` becomes 2, and `W_q`, `W_k` "
             "and `W_v` keep 8 of 12 rows. Then your class raises {error}. In each call, read `self.num_heads`, and "
             "take sizes from the projected tensors (-1 in `reshape`).",
-            error=error,
+            error=outcome.error_in_words,
         )
         raise MistakeError(tr("Step {step}: {text}", step=2, text=told))
     masked, smaller, rescaled = outcome.value

@@ -4,7 +4,7 @@ An attention's output is W_o's bias + Σ ξ_h head_h W_o⁽ʰ⁾ with a gate ξ_
 a substitute: zeros, its own mean, or what it says about another example.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -20,8 +20,6 @@ from mha_lib.attention import MultiHeadAttention
 from mha_lib.heads import FoundHeads, of
 from mha_lib.heads.before_mixing import evaluating
 from mha_lib.heads.progress_bar import progress_bar
-
-__all__ = ["constant_patch", "hook_heads"]
 
 TOKENS_AT_ONCE = 4_096  # tokens that pass a model's last layers together: more would leave the processor's cache
 
@@ -97,14 +95,11 @@ def evaluate_all(
     return evaluate(model, batch, task, gates.unflatten(1, (num_blocks, num_heads)), substitutes, label)
 
 
-def losses_without_each(
-    model: Encoder, batch: Batch, task: Task, label: str | None = None, kept: Tensor | None = None
-) -> Tensor:
+def losses_without_each(model: Encoder, batch: Batch, task: Task, kept: Tensor | None = None) -> Tensor:
     """Return the loss at every target position with one head ablated (zeros), for each head of every layer.
 
     The losses are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs
-    once for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads)
-    says which heads are there at all; left out, all of them.
+    once for all. ``kept`` (num_blocks, num_heads) says which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_grid(model)
     kept = torch.ones(num_blocks, num_heads, device=model.device) if kept is None else kept
@@ -112,7 +107,7 @@ def losses_without_each(
     blocks = list(model.blocks.values())
     with torch.no_grad(), eval_mode(model):
         X = model.embedding(batch.inputs)
-        for number, block in enumerate(blocks if label is None else progress_bar(blocks, num_blocks, label)):
+        for number, block in enumerate(blocks):
             for head, gates in enumerate(kept[number] * (1 - torch.eye(num_heads, device=model.device))):
                 Y = block(X, X, batch.valid_lens, gates)
                 for later, there in zip(blocks[number + 1 :], kept[number + 1 :], strict=True):
@@ -172,60 +167,33 @@ def eval_mode(model: Transformer) -> Iterator[None]:
         yield
 
 
-def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return a function for ``hook_heads`` that replaces all head outputs by the tensor ``heads``."""
-    return lambda _: heads
-
-
-def interpolate_heads(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return a function for ``hook_heads`` that maps head outputs to gate · output + (1 − gate) · substitute.
-
-    ``gates`` are (num_heads,), or (batch, num_heads).
-    """
-    return lambda heads: substitute + gates[..., None, None] * (heads - substitute)
-
-
 @contextmanager
-def patch_heads(model: Transformer, values: Sequence[Tensor], heads: Collection[tuple[int, int]]) -> Iterator[None]:
-    """Replace the outputs of ``heads`` by ``values`` inside a ``with`` block (activation patching).
+def patch_heads(model: Transformer, values: Sequence[Tensor], gates: Tensor) -> Iterator[None]:
+    """Replace outputs of heads by ``values`` inside a ``with`` block: gate · output + (1 − gate) · value.
 
-    With outputs of the whole model they are held fixed: the ablation of an earlier head does not reach them. With
-    outputs of a model without an earlier head, in the whole model, they alone are affected by its absence.
+    With outputs of the whole model, the heads whose gates are 0 are held fixed: the ablation of an earlier head does
+    not reach them. With outputs of a model without an earlier head, in the whole model, they alone are affected by its
+    absence (activation patching).
 
     Args:
-        values: for each block, the outputs of its heads, as from ``found.outputs``.
-        heads: (block, head) of each head to patch.
+        values: for each block, what replaces its heads, as from ``found.outputs`` or ``ablation_values``.
+        gates: (num_blocks, num_heads) or (num_blocks, batch, num_heads), or of the first blocks alone.
 
     Raises:
-        ValueError: there is no such head.
+        ValueError: ``gates`` does not fit the model.
 
     Source: path patching, as in Wang et al. 2023, "Interpretability in the Wild".
     """
-    by_block: dict[int, list[int]] = {}
-    for block, head in heads:
-        if not (0 <= block < len(model.blocks) and 0 <= head < model.attentions[block].num_heads):
-            raise ValueError(f"heads must be (block, head) of heads that the model has, got {(block, head)}")
-        by_block.setdefault(block, []).append(head)
+    shape = head_grid(model)
+    if len(gates) > shape[0] or gates.shape[-1] != shape[1]:
+        raise ValueError(f"gates must have shape {shape}, got {tuple(gates.shape)}")
 
-    def put(block: int) -> Callable[[Tensor], Tensor]:
-        chosen = torch.tensor(by_block[block], device=values[block].device)
-        return lambda outputs: outputs.index_copy(1, chosen, values[block][:, chosen])
+    def mixed(gate: Tensor, value: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda outputs: value + gate[..., None, None] * (outputs - value)
 
-    with hook_heads([model.attentions[block] for block in by_block], [put(block) for block in by_block]):
-        yield
-
-
-@contextmanager
-def hook_heads(
-    attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
-) -> Iterator[None]:
-    """Call each layer's observer with its head outputs before W_o inside a ``with`` block, and use what it returns.
-
-    It gets (batch, num_heads, num_queries, head_size). What it returns replaces them; None leaves them as they are.
-    """
     with ExitStack() as hooks:
-        for attention, observer in zip(attentions, observers, strict=True):
-            hooks.enter_context(heads_before_output(attention, observer))
+        for attention, gate, value in zip(model.attentions, gates, values, strict=False):
+            hooks.enter_context(heads_before_output(attention, mixed(gate, value)))
         yield
 
 
@@ -236,8 +204,7 @@ def _before_last_attention(
     if all(map(_is_zero, substitutes)):  # then every layer's own gates do
         gates = torch.cat([setting, setting.new_ones(1, head_grid(model)[1])])
         return model.before_last_attention(batch.inputs, batch.valid_lens, gates)
-    changes = [interpolate_heads(*pair) for pair in zip(setting, substitutes, strict=True)]
-    with hook_heads(model.attentions[:-1], changes):
+    with patch_heads(model, substitutes, setting):
         return model.before_last_attention(batch.inputs, batch.valid_lens)
 
 
@@ -255,7 +222,7 @@ def _last_attention(
         gates = torch.eye(num_heads_of(attention), dtype=queries.dtype, device=queries.device)
         nothing, *alone = (attend(attention, queries, context, valid_lens, own) for own in (0 * gates[0], *gates))
         return nothing, torch.stack(alone) - nothing
-    with hook_heads([attention], [found.append]):
+    with heads_before_output(attention, found.append):
         attend(attention, queries, context, valid_lens)
     heads = found[0]
     base = head_contributions(attention, substitute.to(heads).expand_as(heads)).sum(dim=0)

@@ -1,24 +1,15 @@
-"""How heads depend on each other: redundant pairs, later heads without an earlier one, and which of them it reaches."""
+"""How heads depend on each other: redundant pairs, and later heads without an earlier one."""
 
-from collections.abc import Collection
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from mha_course.heads.ablation import (
-    constant_patch,
-    eval_mode,
-    evaluate,
-    found_in,
-    head_grid,
-    hook_heads,
-    patch_heads,
-)
+from mha_course.heads.ablation import eval_mode, evaluate, found_in, head_grid, patch_heads
 from mha_course.models.tasks import Batch, Task
 from mha_course.models.transformer import Transformer
 
-__all__ = ["direct_effects", "frozen_downstream_costs", "most_redundant_pair"]
+__all__ = ["frozen_downstream_costs", "most_redundant_pair"]
 
 
 def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
@@ -48,8 +39,9 @@ def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block:
     Source: McGrath et al. 2023, "The Hydra Effect"; Rushing & Nanda 2024, "Explorations of Self-Repair".
     """
     shape = head_grid(model)
-    said = [*found_in(model, batch).outputs().values()][block + 1 :]
-    later = model.attentions[block + 1 :]
+    said = [*found_in(model, batch).outputs().values()]
+    frozen = torch.ones(shape, device=model.device)
+    frozen[block + 1 :] = 0
     gates = torch.ones(1 + shape[1], *shape, device=model.device)
     gates[1:, block] -= torch.eye(shape[1], device=gates.device)
 
@@ -60,38 +52,5 @@ def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block:
         return losses[1:] - losses[0]
 
     free = costs()
-    with hook_heads(later, [constant_patch(kept) for kept in said]):
+    with patch_heads(model, said, frozen):
         return {"free": free, "frozen": costs()}
-
-
-def direct_effects(
-    model: Transformer, batch: Batch, task: Task, head: tuple[int, int], receivers: Collection[tuple[int, int]]
-) -> dict[str, Tensor]:
-    """Return losses that show how much of a head's effect passes through the later heads ``receivers`` (path patching).
-
-    Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, with the head ablated; ``frozen``, with it
-    ablated and the receivers' outputs held fixed; ``misled``, of the whole model, where the receivers are patched with
-    their outputs without the head. If only these receivers depend on the head, ``frozen`` is as low as ``whole``, and
-    ``misled`` as high as ``cut``.
-
-    Args:
-        head: (block, head).
-        receivers: (block, head) of later ones.
-    """
-    gone = torch.ones(head_grid(model), device=model.device)
-    gone[head] = 0
-    found = found_in(model, batch)
-    with_it = [*found.outputs().values()]
-    with found.gates(dict(zip(found.layers, gone, strict=True))):
-        without_it = [*found.outputs().values()]
-
-    def losses(mask: Tensor | None, values: list[Tensor], patched: Collection[tuple[int, int]]) -> Tensor:
-        with torch.no_grad(), eval_mode(model), patch_heads(model, values, patched):
-            return task.losses(model(batch.inputs, batch.valid_lens, mask), batch.targets)
-
-    return {
-        "whole": losses(None, with_it, ()),
-        "cut": losses(gone, with_it, ()),
-        "frozen": losses(gone, with_it, receivers),
-        "misled": losses(None, without_it, receivers),
-    }

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from mha_course.models.any_layer import MAPS, attend, copied, linear_maps, num_heads_of
 from mha_course.models.transformer import Transformer
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.heads.layer_heads import bias_with_means, copies_of_heads, keep_columns, keep_rows, rows_of
+from mha_lib.heads.layer_heads import copies_of_heads, keep_columns, keep_rows, rows_of
 from mha_lib.heads.plans import Plan
 
 
@@ -35,15 +35,7 @@ class HeadlessAttention(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
         self._weights: Tensor | None = None
 
-    def forward(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        valid_lens: Tensor | None = None,
-        head_mask: Tensor | None = None,
-        **masks: object,
-    ) -> Tensor:
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor, *_: object, **__: object) -> Tensor:
         """Return W_o's bias for every query; arguments as in ``MultiHeadAttention``."""
         self._weights = torch.zeros(len(queries), 0, queries.shape[1], keys.shape[1], device=queries.device)
         output = queries.new_zeros(*queries.shape[:2], self.num_hiddens)
@@ -60,11 +52,11 @@ class HeadlessAttention(nn.Module):
 AnyTransformer = TypeVar("AnyTransformer", bound=Transformer)
 
 
-def prune(model: AnyTransformer, *, remove: Plan | Tensor, means: Sequence[Tensor] | None = None) -> AnyTransformer:
+def prune(model: AnyTransformer, *, remove: Plan | Tensor) -> AnyTransformer:
     """Return a copy of the model without the heads in a plan, a dictionary of head numbers by block name.
 
-    ``heads.of(model).remove`` does so for any model, and refuses to take all heads of a layer or a part of those that
-    share keys and values; these go here.
+    ``heads.of(model).remove`` does so for any model, can leave the means of heads, and refuses to take all heads of a
+    layer or a part of those that share keys and values; these go here.
 
     The heads that stay keep their order.
 
@@ -76,8 +68,6 @@ def prune(model: AnyTransformer, *, remove: Plan | Tensor, means: Sequence[Tenso
 
     Args:
         remove: for each block by name, the numbers of the heads that go; or bool, (num_blocks, num_heads).
-        means: for each block (num_heads, head_size), as by ``found.means``: what the heads that go said on average
-            stays in W_o's bias (mean ablation). Left out, it is lost with them.
 
     Raises:
         ValueError: ``remove`` names a block or a head that does not exist, or a head twice; the message lists those
@@ -92,36 +82,26 @@ def prune(model: AnyTransformer, *, remove: Plan | Tensor, means: Sequence[Tenso
     for name, heads in remove.items():
         _check_heads(heads, num_heads_of(model.blocks[name].attention), f"remove for {name!r}")
     pruned = copied(model)
-    for number, (name, block) in enumerate(pruned.blocks.items()):
+    for name, block in pruned.blocks.items():
         if name in remove:
             kept = [head for head in range(num_heads_of(block.attention)) if head not in remove[name]]
-            rest = prune_attention(block.attention, kept, None if means is None else means[number])
+            rest = prune_attention(block.attention, kept)
             block.attention = cast(MultiHeadAttention, rest)  # HeadlessAttention is called in the same way
     return pruned
 
 
 def prune_attention(
-    attention: MultiHeadAttention | HeadlessAttention, heads: Sequence[int], means: Tensor | None = None
+    attention: MultiHeadAttention | HeadlessAttention, heads: Sequence[int]
 ) -> MultiHeadAttention | HeadlessAttention:
-    """Return a copy of a layer with only ``heads``; given ``means``, add the others' mean output to its bias.
-
-    The heads keep their order; arguments and errors are as in ``prune``.
-    """
+    """Return a copy of a layer with only ``heads``, which keep their order; errors are as in ``prune``."""
     _check_heads(heads, num_heads_of(attention), "heads")
     if isinstance(attention, HeadlessAttention):
         return copy.deepcopy(attention)
     (W_o,) = linear_maps(attention, ("W_o",))
-    bias: Tensor | None = W_o.bias
-    if means is not None:
-        gone = [head for head in range(attention.num_heads) if head not in heads]
-        bias = bias_with_means(W_o, attention.num_heads, gone, means)
-    trainable = W_o.weight.requires_grad
-    if not heads:
-        return HeadlessAttention(W_o.out_features, bias).train(attention.training).requires_grad_(trainable)
-    pruned = select_heads(attention, sorted(heads))
-    new_bias = None if bias is None else nn.Parameter(bias.detach().clone(), trainable)
-    pruned.W_o.register_parameter("bias", new_bias)
-    return pruned
+    if heads:
+        return select_heads(attention, sorted(heads))
+    headless = HeadlessAttention(W_o.out_features, W_o.bias).train(attention.training)
+    return headless.requires_grad_(W_o.weight.requires_grad)
 
 
 def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHeadAttention:

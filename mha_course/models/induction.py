@@ -9,7 +9,6 @@ Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits";
 Learning and Induction Heads". The task and its sizes are ours.
 """
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -67,27 +66,13 @@ def sample_induction_batch(batch_size: int, generator: torch.Generator, num_toke
     return InductionBatch(letters, copied[:, :-1] & copied[:, 1:], places[:-1] - back + 1)
 
 
-def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def rope_cos_sin(places: Tensor, size: int, base: float = ROTATION_BASE) -> tuple[Tensor, Tensor]:
     """Return the cosine and sine of the rotation angles of rotary position embeddings (RoPE) at the given positions.
 
     places (n,) -> two of (n, size / 2).
     """
-    angles = places[:, None] * ROTATION_BASE ** (-torch.arange(0, size, 2, device=places.device) / size)
+    angles = places[:, None] * base ** (-torch.arange(0, size, 2, device=places.device) / size)
     return angles.cos(), angles.sin()
-
-
-def rope_factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the factors cos and ±sin by which rotary position embeddings multiply features and their partners.
-    They are two tensors (n, size), for the positions ``places``.
-    """
-    cos, sin = rope_cos_sin(places, size)
-    return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
-
-
-@functools.cache
-def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ``rope_factors``, cos and ±sin of rotary position embeddings, for positions 0, 1, 2, …, cached."""
-    return rope_factors(torch.arange(num_tokens, device=device), size)
 
 
 def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
@@ -96,8 +81,9 @@ def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
     X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second. ``places``
     (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
     """
-    size = X.shape[-1]
-    own, others = factors_from_the_start(X.shape[-2], size, X.device) if places is None else rope_factors(places, size)
+    n, size = X.shape[-2:]
+    cos, sin = rope_cos_sin(torch.arange(n, device=X.device) if places is None else places, size)
+    own, others = torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
     return X * own + X.roll(size // 2, dims=-1) * others  # (x, y) -> (x cos - y sin, y cos + x sin)
 
 

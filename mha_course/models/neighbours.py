@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.models.one_head import BATCH_SIZE, HELD_OUT, NUM_LETTERS, NUM_TOKENS
 from mha_course.models.tasks import HELD_OUT_SEED
 from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded
 from mha_course.models.transformer import TokenEmbedding
 from mha_lib.attention import MultiHeadAttention
 
+NUM_LETTERS, NUM_TOKENS, BATCH_SIZE, HELD_OUT = 10, 12, 32, 256
 SHIFTS = (1, -1, 2, -2)  # how many tokens before its reader each message stands
 NUM_HIDDENS, LEARNING_RATE, STEPS = 24, 3e-3, 400
 
@@ -131,11 +131,15 @@ def fit_neighbours(
         for _ in range(steps):
             letters, answers = draw_rows(BATCH_SIZE, num_messages, generator)
             gates = (torch.rand(num_heads, generator=generator) >= drop).float() if drop else None
-            loss = F.cross_entropy(model(letters, head_mask=gates).flatten(0, 2), answers.flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            step(optimizer, F.cross_entropy(model(letters, head_mask=gates).flatten(0, 2), answers.flatten()))
         return model
+
+
+def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    """Move the parameters once against the gradient of the loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
 
 
 @torch.no_grad()

@@ -8,35 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from mha_course.models.neighbours import BATCH_SIZE, HELD_OUT, NUM_LETTERS, NUM_TOKENS, NeighbourModel, step
 from mha_course.models.tasks import HELD_OUT_SEED
 from mha_course.models.threads import single_thread
 from mha_course.models.training import rising_steps, seeded
-from mha_course.models.transformer import TokenEmbedding
-from mha_lib.attention import MultiHeadAttention
 
-NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 10, 12, 32
-BATCH_SIZE, LEARNING_RATE = 32, 1e-3
-HELD_OUT = 256
-
-
-class OneHead(nn.Module):
-    """Predict the letter of the previous token, by a single head of self-attention on letters and positions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = TokenEmbedding(NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS)
-        self.attention = MultiHeadAttention(
-            NUM_HIDDENS, num_heads=1, query_size=NUM_HIDDENS, key_size=NUM_HIDDENS, value_size=NUM_HIDDENS
-        )
-        self.output = nn.Linear(NUM_HIDDENS, NUM_LETTERS)
-
-    def forward(self, letters: Tensor) -> Tensor:
-        """(batch, n) integers → (batch, n, NUM_LETTERS), a logit for each letter."""
-        X = self.embedding(letters)
-        return self.output(self.attention(X, X, X))
+NUM_HIDDENS, LEARNING_RATE = 32, 1e-3
 
 
 @dataclass(frozen=True)
@@ -86,25 +66,22 @@ def train_one_head(seed: int = 0, keep: Sequence[int] = (0, 20, 50, 100, 500)) -
     held_out = draw_letters(HELD_OUT, torch.Generator().manual_seed(HELD_OUT_SEED))
     seen = []
     with single_thread(), seeded(seed) as generator:
-        model = OneHead()
+        model = NeighbourModel(num_heads=1, num_messages=1, num_hiddens=NUM_HIDDENS)
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
-        for step in range(keep[-1] + 1):
-            if step > 0:
+        for number in range(keep[-1] + 1):
+            if number > 0:
                 letters, answers = draw_letters(BATCH_SIZE, generator)
-                loss = F.cross_entropy(model(letters).flatten(0, 1), answers.flatten())
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            if step in keep:
+                step(optimizer, F.cross_entropy(model(letters).flatten(0, 2), answers.flatten()))
+            if number in keep:
                 seen.append(_look(model, *held_out))
     maps, losses, weights, accuracies = zip(*seen, strict=True)
     return OneHeadRun(keep, torch.stack(maps), held_out[0][0], list(losses), list(weights), list(accuracies))
 
 
 @torch.no_grad()
-def _look(model: OneHead, letters: Tensor, answers: Tensor) -> tuple[Tensor, float, float, float]:
+def _look(model: NeighbourModel, letters: Tensor, answers: Tensor) -> tuple[Tensor, float, float, float]:
     """The first example's map (n, n), the loss, the mean weight on the right key, the share of right answers."""
-    logits = model(letters)
+    logits = model(letters)[:, :, 0]  # (b, n, NUM_LETTERS)
     weights = model.attention.attention_weights[:, 0]  # (b, h, q, k) -> (b, q, k)
     queries = torch.arange(NUM_TOKENS)
     loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())

@@ -12,7 +12,7 @@ Sources: Allal et al. 2025, "SmolLM2"; Touvron et al. 2023, "LLaMA", whose shape
 (rotations); Zhang & Sennrich 2019, "Root Mean Square Layer Normalization"; Shazeer 2020, "GLU Variants" (SwiGLU).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_course.models.induction import rope_cos_sin
 from mha_course.models.shipped import filled
 from mha_course.models.tasks import Batch, Task
 from mha_course.models.transformer import Block, Encoder, Transformer
@@ -82,9 +83,7 @@ def rotated(X: Tensor, first: int = 0) -> Tensor:
     they stand.
     """
     n, d = X.shape[-2:]
-    speeds = ROTATION_BASE ** (-torch.arange(0, d, 2, dtype=torch.float32, device=X.device) / d)  # (d / 2,)
-    angles = torch.arange(first, first + n, device=X.device)[:, None] * speeds  # (n, d / 2)
-    cos, sin = angles.cos(), angles.sin()
+    cos, sin = rope_cos_sin(torch.arange(first, first + n, device=X.device), d, ROTATION_BASE)  # (n, d / 2)
     even, odd = X[..., 0::2], X[..., 1::2]
     turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)  # (…, n, d / 2, 2)
     return turned.flatten(start_dim=-2).to(X.dtype)
@@ -173,7 +172,10 @@ def smollm2() -> SmolLM2:
     tokens, merges = (file.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
     with torch.device("meta"):  # no time and no random numbers for weights that are replaced at once
         model = SmolLM2(byte_tokenizer(tokens, merges))
-    weights = weights_in(file, OUR_NAMES)
+    dequantize = PACKAGE.reader("gguf").quants.dequantize
+    arrays = {renamed(tensor.name, OUR_NAMES): dequantize(tensor.data, tensor.tensor_type) for tensor in file.tensors}
+    # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
+    weights = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
     weights["output.1.weight"] = weights["embedding.weight"]  # one table, read in both directions
     return filled(model, weights, PACKAGE.requirement, assign=True)
 
@@ -182,14 +184,6 @@ def weights_file():
     """Check the hash of SmolLM2's weights file, and return the file as opened by the package gguf."""
     PACKAGE.read(FILE)
     return PACKAGE.reader("gguf").GGUFReader(PACKAGE.find(FILE))
-
-
-def weights_in(file, names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Return the tensors of a GGUF file as float tensors in a dict, renamed by the regular expressions in ``names``."""
-    dequantize = PACKAGE.reader("gguf").quants.dequantize
-    arrays = {renamed(tensor.name, names): dequantize(tensor.data, tensor.tensor_type) for tensor in file.tensors}
-    # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
-    return {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
 
 
 def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):

@@ -7,7 +7,7 @@ A task holds everything a training run needs: batches, held-out data, a fresh mo
 
 import re
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -200,7 +200,7 @@ class Lookups(Task):
     steps = 900
     learning_rate = 6e-3
     length = 12
-    questions = ("1 back", "3 back", "first", "wanted label", "count < 5")
+    questions: Sequence[str] = ("1 back", "3 back", "first", "wanted label", "count < 5")
     num_answers = 13  # a value, or a count from 0 to 12
 
     def model(self) -> Encoder:
@@ -210,13 +210,14 @@ class Lookups(Task):
 
     def batches(self, generator: torch.Generator) -> Iterator[Batch]:
         while True:
-            yield self._draw(self.batch_size, generator)
+            yield self.rows(self.batch_size, generator)
 
     @cached_property
     def held_out(self) -> Batch:
-        return self._draw(512, torch.Generator().manual_seed(HELD_OUT_SEED))
+        return self.rows(512, torch.Generator().manual_seed(HELD_OUT_SEED))
 
-    def _draw(self, number: int, generator: torch.Generator) -> Batch:
+    def rows(self, number: int, generator: torch.Generator) -> Batch:
+        """Return rows drawn with ``generator``."""
         shape = number, self.length
         values = torch.randint(10, shape, generator=generator)
         keys = torch.rand(shape, generator=generator).argsort(dim=1)

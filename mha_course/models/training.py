@@ -47,25 +47,17 @@ def fit(task: Task | str, seed: int, steps: int | None = None, progress: bool | 
     task = find_task(task) if isinstance(task, str) else task
     with seeded(seed):
         model = task.model()
-    return finetune(model, task, seed, steps, progress=progress)
+    return finetune(model, task, seed, steps, progress)
 
 
 def finetune(
-    model: Transformer,
-    task: Task,
-    seed: int,
-    steps: int | None = None,
-    learning_rate: float | None = None,
-    progress: bool | str = True,
+    model: Transformer, task: Task, seed: int, steps: int | None = None, progress: bool | str = True
 ) -> Transformer:
     """Train ``model`` further on a task, in place, with a one-cycle learning rate; return it in eval mode.
 
-    Args:
-        learning_rate: the highest in the cycle; left out, the task's own.
-        The rest as in ``fit``.
+    The highest rate is the task's own; arguments are as in ``fit``.
     """
     steps = task.steps if steps is None else steps
-    learning_rate = task.learning_rate if learning_rate is None else learning_rate
     with single_thread(), seeded(seed) as generator:
         batches: Iterator[Batch] = islice(task.batches(generator), steps)
         if progress:
@@ -73,7 +65,7 @@ def finetune(
             batches = progress_bar(batches, steps, label)
         batches = (batch.to(model.device) for batch in batches)
         losses = (task.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean() for batch in batches)
-        training_loop(model, losses, learning_rate, cycle=steps)
+        training_loop(model, losses, task.learning_rate, cycle=steps)
     return model.eval()
 
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from mha_course.models.induction import rotate
-from mha_course.models.short_cache import ShortCache
 from mha_lib import attention
 
-__all__ = ["DecodingLayer", "StreamingLayer"]
+__all__ = ["DecodingLayer"]
 
 
 class DecodingLayer(nn.Module):
@@ -92,42 +91,3 @@ class DecodingLayer(nn.Module):
         causal = torch.ones(num_new, num_old + num_new, dtype=torch.bool).tril(num_old)
         real = torch.arange(num_old + num_new) >= self.padding[:, None]  # (batch, old + new)
         return causal & real[:, None, None]
-
-
-class StreamingLayer(DecodingLayer):
-    """A decoding layer some of whose heads attend to the first and the latest tokens alone, and keep no others.
-
-    Args:
-        num_hiddens, num_heads, num_key_value_heads: as in ``DecodingLayer``.
-        streaming: the key-value heads that stream.
-        sinks, window: how many tokens they attend to, the query's own among the latest.
-    """
-
-    def __init__(
-        self, num_hiddens: int, num_heads: int, num_key_value_heads: int, streaming: Sequence[int],
-        sinks: int = 4, window: int = 24,
-    ):  # fmt: skip
-        super().__init__(num_hiddens, num_heads, num_key_value_heads)
-        self.streaming, self.sinks, self.window = streaming, sinks, window
-        self.start()
-
-    def forward(self, X: Tensor) -> Tensor:
-        places = self.places(self.short.length, X.shape[1])
-        Q = attention.split_heads(self.W_q(X), self.num_heads)
-        K, V = (attention.split_heads(W(X), self.num_key_value_heads) for W in (self.W_k, self.W_v))
-        Q, K = self.rotate(Q, places), self.rotate(K, places)
-        return self.W_o(attention.merge_heads(self.short.attend(Q, K, V)))
-
-    def start(self, padding: Tensor | int = 0) -> None:
-        """New texts begin.
-
-        Raises:
-            ValueError: there is padding before them, which would take the place of the first tokens.
-        """
-        super().start(padding)
-        if self.padding.any():
-            raise ValueError(f"padding must be 0 where heads stream, got {padding}: the first columns are their sinks")
-        self.short = ShortCache(self.num_key_value_heads, self.streaming, self.sinks, self.window)
-
-    def keep(self, rows: Sequence[int]) -> None:
-        raise NotImplementedError("texts of a StreamingLayer end together: call start() for new ones")

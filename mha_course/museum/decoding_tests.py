@@ -17,16 +17,9 @@ from mha_course.museum.layer_reference import Implementation, check_shape, with_
 from mha_course.museum.layer_tests import Test, isolated
 
 __all__ = [
-    "behind_padding",
-    "bfloat16",
-    "in_pieces",
-    "later_tokens",
-    "reference",
-    "rejected_guesses",
-    "second_text",
-    "shape",
+    "behind_padding", "bfloat16", "in_pieces", "later_tokens", "reference", "rejected_guesses", "second_text", "shape",
     "some_texts_end",
-]
+]  # fmt: skip
 
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
 LONG = 600  # tokens; bfloat16 counts every whole number up to 256

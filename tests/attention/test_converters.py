@@ -278,9 +278,10 @@ def test_what_torch_prunes_or_parametrises_is_converted_by_what_it_computes(ther
 
 @pytest.mark.real_device
 @needs_d2l
-@pytest.mark.parametrize("means", [None, random_numbers(4, 2)])
-def test_a_layer_without_some_heads_goes_to_d2l_and_back_and_torch_says_why_not(means):
-    fewer, X = prune_attention(ours(), [0, 2, 3], means), eights()
+@pytest.mark.parametrize("bias", [None, nn.Parameter(random_numbers(8))])
+def test_a_layer_without_some_heads_goes_to_d2l_and_back_and_torch_says_why_not(bias):
+    fewer, X = prune_attention(ours(), [0, 2, 3]), eights()
+    fewer.W_o.bias = bias
     peer = converters.to_d2l(fewer)
     close(converters.call_d2l(peer, *X)[0], fewer(*X))
     again = converters.from_d2l(peer)

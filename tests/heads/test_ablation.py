@@ -12,11 +12,11 @@ from mha_course.heads.ablation import (
     evaluate_all,
     found_in,
     head_grid,
-    hook_heads,
     losses_without_each,
     patch_heads,
 )
 from mha_course.heads.coalitions import set_members
+from mha_course.models.any_layer import heads_before_output
 
 MODELS = {"encoder": encoder, "deep": lambda dtype=None: encoder(num_layers=3, num_heads=2), "decoder": encoder_decoder}
 
@@ -174,7 +174,8 @@ def test_losses_without_each_head_are_those_of_gates_one_by_one(some_gone):
 def test_heads_that_say_given_words_are_heard_and_no_others_change():
     model = encoder(num_layers=3, num_heads=2)
     batch = examples(model)
-    without = torch.tensor([[0.0, 1], [1, 1], [1, 1]])
+    without, (one, later) = torch.tensor([[0.0, 1], [1, 1], [1, 1]]), torch.ones(2, 3, 2)
+    one[1, 1] = later[1:] = 0
     found = found_in(model, batch)
     whole = [*found.outputs().values()]
     with found.gates(dict(zip(found.layers, without, strict=True))):
@@ -187,21 +188,21 @@ def test_heads_that_say_given_words_are_heard_and_no_others_change():
 
     before = output(without)
     heard: list = []
-    with patch_heads(model, whole, [(1, 1)]), hook_heads(model.attentions, [heard.append] * 3):
+    with patch_heads(model, whole, one), heads_before_output(model.attentions[1], heard.append):
         output(without)
-    torch.testing.assert_close(heard[1][:, 0], lacking[1][:, 0])  # not frozen: says what it says without the head
-    torch.testing.assert_close(heard[1][:, 1], whole[1][:, 1])
-    with patch_heads(model, lacking, [(block, head) for block in (1, 2) for head in (0, 1)]):
+    torch.testing.assert_close(heard[0][:, 0], lacking[1][:, 0])  # not frozen: says what it says without the head
+    torch.testing.assert_close(heard[0][:, 1], whole[1][:, 1])
+    with patch_heads(model, lacking, later):
         misled = output()
     assert not torch.allclose(misled, output())
-    with patch_heads(model, whole, [(1, 0), (1, 1), (2, 0), (2, 1)]):
+    with patch_heads(model, whole, later):
         torch.testing.assert_close(output(), output())
     assert torch.equal(output(without), before)  # nothing stays behind
 
 
-@pytest.mark.parametrize("place", [(3, 0), (0, 2), (-1, 0)])
-def test_a_head_that_the_model_lacks_says_nothing(place):
+@pytest.mark.parametrize("shape", [(4, 2), (3, 3)])
+def test_gates_of_heads_that_the_model_lacks(shape):
     model = encoder(num_layers=3, num_heads=2)
-    with pytest.raises(ValueError, match=r"heads must be \(block, head\) of heads that the model has, got"):
-        with patch_heads(model, [], [place]):
+    with pytest.raises(ValueError, match=r"gates must have shape \(3, 2\), got"):
+        with patch_heads(model, [], torch.ones(shape)):
             pass

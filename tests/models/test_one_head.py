@@ -5,7 +5,8 @@ import torch
 from on_device import DEVICE
 
 from mha_course.models import train_one_head
-from mha_course.models.one_head import NUM_TOKENS, OneHead, draw_letters, target_keys
+from mha_course.models.neighbours import NUM_TOKENS, NeighbourModel
+from mha_course.models.one_head import draw_letters, target_keys
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def test_each_answer_is_the_letter_before():
 def test_it_reads_no_letter_but_through_its_one_head():
     """With queries of 0 the head looks everywhere alike, and every token gets the same answer: nothing passes it by."""
     torch.manual_seed(2)
-    model = OneHead().eval()
+    model = NeighbourModel(1, 1, num_hiddens=32).eval()
     torch.nn.init.zeros_(model.attention.W_q.weight)
     letters, _ = draw_letters(1, torch.Generator().manual_seed(4))
     output = model(letters.to(DEVICE))

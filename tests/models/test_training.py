@@ -188,8 +188,8 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_not_the_model(tmp_path,
 
 
 def test_tuning_goes_on_from_where_the_model_stands():
-    task, model = find_task("digits"), fit("digits", 0, steps=3, progress=False)
+    task, model = with_learning_rate(find_task("digits"), 1e-4), fit("digits", 0, steps=3, progress=False)
     before = parameters(model)
-    tuned = training.finetune(model, task, 0, steps=1, learning_rate=1e-4, progress=False)
+    tuned = training.finetune(model, task, 0, steps=1, progress=False)
     assert tuned is model and not model.training
     assert 0 < (parameters(model) - before).abs().max() < 1e-4
