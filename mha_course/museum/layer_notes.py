@@ -1,5 +1,6 @@
 """What is good to know of a right layer, and no mistake: dropout, empty rows, reported weights, biases, the output."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from mha_course.checking.running import MistakeError, error_in_words, line_of
 from mha_course.checking.wording import as_sentence, kind_of
 from mha_course.language import listed, sentences, tr
 from mha_course.museum.dropped_weights import dropped_otherwise
-from mha_course.museum.handed_layer import HandedLayer
+from mha_course.museum.handed_layer import OF_NORMS, HandedLayer
 from mha_course.museum.layer_matrices import NAMES
 from mha_course.museum.layer_trials import before_output, causal, changed, close, formula, weights_of
 
@@ -52,7 +53,8 @@ def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str])
     notes += [(topic, not fault, fault) for topic, fault in faults.items()]
     notes += [("", True, told) for told in on_other_calls(handed, layer, way)]
     unread = handed.unread(layer)
-    if names := [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name and name in unread]:
+    biases = [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name and name in unread]
+    if names := [name for name in biases if not re.search(OF_NORMS, name)]:
         told = "Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias)."
         notes.append(("", True, tr(told, names=", ".join(names[:4]))))
     return notes

@@ -341,6 +341,42 @@ class Plain(nn.Module):
         return self.attend(x, x, x)
 
 
+def normed(X):
+    return F.layer_norm(X, X.shape[-1:])
+
+
+@pytest.mark.parametrize("before", [torch.clone, normed])
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (lambda x, y: 2 * x + y, "The input is added to the output twice."),
+        (lambda x, y: y, "`residual=True` says that the input is added to the output, but it is not."),
+        (lambda x, y: x + y, ""),
+        (lambda x, y: x + normed(y), ""),
+    ],
+)
+def test_a_residual_that_is_said_to_be_there_is_there_once(before, after, said):
+    layer = variant(Plain, forward=lambda self, x: after(x, Plain.forward(self, before(x))))
+    verdict = check_layer(layer, residual=True)
+    assert bool(verdict) is not bool(said) and said in verdict.text and "residual" not in verdict.next_step, verdict
+    assert before is not normed or "LayerNorm of its input" in verdict.text, verdict
+
+
+@pytest.mark.parametrize("drawn", range(8))
+def test_a_norm_of_the_input_is_right_whatever_is_drawn(drawn):
+    class Normed(Plain):
+        def __init__(self, size, heads, dropout):
+            torch.randn(drawn)
+            super().__init__(size, heads, dropout)
+            self.ln = nn.LayerNorm(size, eps=1e-6)
+
+        def forward(self, x):
+            return x + super().forward(self.ln(x))
+
+    verdict = check_layer(Normed, residual=True)
+    assert verdict and "with LayerNorm of its input." in verdict.text and "ln.bias" not in verdict.text, verdict
+
+
 class BigHeads(Plain):
     def __init__(self, size, heads, dropout=0.0):
         if size // heads % 8:
