@@ -82,7 +82,7 @@ def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None
     rows: list[tuple[Words, Callable | None, Callable | None]] = [((), None, None)]
     for name, norm in OF_TOKENS:
         rows += [((BEFORE, name), norm, None)]
-        rows += [((BEFORE_ADDED, name), norm, torch.add)] * (not residual)
+        rows += [((BEFORE_ADDED, name), norm, torch.add)] * (not residual)  # declared, its input is taken off already
         rows += [((AFTER, name), None, functools.partial(norm_of_sum, norm, residual))]
     for name, norm in OF_TOKENS[:3]:
         added = functools.partial(sum_with_norm, norm, residual)
@@ -196,8 +196,8 @@ def norm_of_sum(norm, residual, X, Y):
 
 
 def sum_with_norm(norm, residual, X, Y):
-    """Add a layer's normalised output to its input, as OLMo 2 does, and Gemma 2 behind a norm of the input; without
-    the input where the check takes it off.
+    """Add a layer's normalised output to its input, as OLMo 2 does, and Gemma 2 behind a norm of the input; take the
+    input off again where the check does so.
     """
     return norm(Y) if residual else X + norm(Y)
 
