@@ -362,18 +362,27 @@ def test_a_residual_that_is_said_to_be_there_is_there_once(before, after, said):
     assert before is not normed or "LayerNorm of its input" in verdict.text, verdict
 
 
-@pytest.mark.parametrize("drawn", range(8))
+class Block(nn.Module):
+    """PyTorch's layer behind a norm, with numbers of its own for each ``drawn``."""
+
+    drawn = 0
+
+    def __init__(self, size, heads, dropout):
+        super().__init__()
+        torch.randn(self.drawn)
+        self.ln, self.mha = nn.LayerNorm(size, eps=1e-6), nn.MultiheadAttention(size, heads, dropout, batch_first=True)
+
+    def forward(self, x):
+        y = self.ln(x)
+        return x + self.mha(y, y, y)[0]
+
+    def matrices(self):
+        return *zip(self.mha.in_proj_weight.chunk(3), self.mha.in_proj_bias.chunk(3), strict=True), self.mha.out_proj
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 10])
 def test_a_norm_of_the_input_is_right_whatever_is_drawn(drawn):
-    class Normed(Plain):
-        def __init__(self, size, heads, dropout):
-            torch.randn(drawn)
-            super().__init__(size, heads, dropout)
-            self.ln = nn.LayerNorm(size, eps=1e-6)
-
-        def forward(self, x):
-            return x + super().forward(self.ln(x))
-
-    verdict = check_layer(Normed, residual=True)
+    verdict = check_layer(variant(Block, drawn=drawn), residual=True)
     assert verdict and "with LayerNorm of its input." in verdict.text and "ln.bias" not in verdict.text, verdict
 
 
