@@ -24,6 +24,7 @@ NO_LENGTHS = (
     "`forward` takes no valid_lens. Add it, or check the layer without padding: "
     "`call=lambda layer, queries, keys, values: layer(queries, keys, values)`."
 )
+OF_NORMS = r"(?i)norm|(^|[._])ln"  # in names of parameters; a norm's weights may be (heads, size)
 HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
 UNFINISHED = {  # error of a class that is half written, with its line → what to write next, and the part it is in
     r"before Module.__init__\(\) call": (
@@ -214,8 +215,7 @@ class HandedLayer:
         unread = self.unread(layer)
         with torch.no_grad():
             for name, parameter in layer.named_parameters():
-                is_norm = re.search(r"norm|(^|[._])ln", name)  # its weights may be (heads, size)
-                if name not in unread or (parameter.dim() > 1 and not is_norm):
+                if name not in unread or (parameter.dim() > 1 and not re.search(OF_NORMS, name)):
                     parameter.normal_(std=0.5)
                 elif re.search(r"bias|(^|\.)b(_\w+|[qkvo\d]*)$", name):
                     parameter.zero_()

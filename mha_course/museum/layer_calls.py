@@ -1,5 +1,6 @@
 """The calls that ``check_layer`` makes: one head, several, padding, shared sequences, what is rare, and training."""
 
+import copy
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +13,7 @@ from mha_course.checking.running import MistakeError, NotYetError, Outcome, erro
 from mha_course.language import tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import HandedLayer, in_words
-from mha_course.museum.layer_trials import changed, close, formula, is_stable
+from mha_course.museum.layer_trials import changed, close, formula, is_stable, output_of
 
 # What is special about some calls → their batch size, queries, keys, heads, head size, lengths, size of the numbers.
 STAGES: dict[str, list[tuple]] = {
@@ -27,6 +28,10 @@ STAGES: dict[str, list[tuple]] = {
     "large scores": [(1, 3, 3, 2, 2, None, 30)],
     "many keys": [(1, 300, 300, 2, 4, None, 1)],
 }
+ONE_AFTER_THE_OTHER = (  # calls of one layer: whether it is in training, batch size, tokens, and how many are valid
+    (False, 2, 3, 3), (False, 2, 3, 2), (False, 2, 5, 4), (False, 2, 2, 1), (False, 3, 3, 2),
+    (True, 2, 3, 3), (True, 2, 3, 2), (False, 2, 3, 3),
+)  # fmt: skip
 SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
 
 
@@ -162,6 +167,21 @@ class LayerCalls:
         one, two = (self.handed.output(layer, [of] * 3, torch.tensor([300]))[0] for of in (X, other))
         seen = (one - two).abs().amax(-1)[0].gt(1e-6).nonzero().flatten() - 150
         return int(seen.max()), -int(seen.min())
+
+    @found_once
+    def keeps(self) -> bool:
+        """Whether an output is another one after calls with other inputs, numbers of tokens or examples, or modes."""
+        new, others = self.handed.build(self.handed.num_heads, 4), []
+        used = copy.deepcopy(new)
+        for training, batch, number, valid in ONE_AFTER_THE_OTHER:
+            X, lengths = self.handed.sequences(batch, number, 4), torch.full((batch,), valid)
+            outputs = []
+            for layer in (copy.deepcopy(new), used):
+                with seeded(0), torch.no_grad():
+                    outputs.append(output_of(self.handed.output, (layer.train(training), X, lengths)))
+            first, later = outputs
+            others.append(first is not None and not (later and close(later[0], first[0])))  # None where it raises
+        return any(others)
 
     @found_once
     def is_random(self) -> bool:

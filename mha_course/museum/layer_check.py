@@ -14,8 +14,8 @@ from mha_course.museum.handed_layer import KINDS, HandedLayer
 from mha_course.museum.handed_layer import in_words as error_told
 from mha_course.museum.layer_calls import SHARED, LayerCalls
 from mha_course.museum.layer_gates import wrong_gates
-from mha_course.museum.layer_notes import KEEPS, PROMISES, RANDOM, notes_on
-from mha_course.museum.layer_search import Search
+from mha_course.museum.layer_notes import PROMISES, RANDOM, notes_on
+from mha_course.museum.layer_search import RESIDUAL, Search
 from mha_course.museum.layer_trials import causal, close, output_of, transposed
 from mha_course.museum.layer_words import (
     NEXT,
@@ -31,12 +31,12 @@ __all__ = ["assert_layer", "check_layer"]
 
 UNITS = (1, 4, 16)  # what sizes of heads are multiplied by, where a layer cannot take small ones
 ROOMY = "many keys"  # the calls that a layer raises in that has room for fewer tokens, whatever its heads
+AGAIN = "a second call with other lengths"
 FORMULA = "formula"  # the promise that nothing is added to the formula
 WITHOUT = (
     "If positions, a norm or a bias belong to it, pass it without them: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
-RESIDUAL = "The input is added to the output (a residual)."  # a known mistake, unless it is meant
 LIKE_THIS = "A mistake that is not on the check's list can look like this, too."
 GRADIENTS = (  # what is said of parameters and inputs that none reaches, and of those that another reaches
     "The output is right, but no gradient reaches {names}: it cannot learn.",
@@ -196,6 +196,8 @@ class LayerCheck:
         if all(result.got.error for result in every):
             got = every[0].got
             raise error_told(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
+        if self.calls.keeps:
+            return self.if_kept()
         if not self.wrong:
             return self.if_right(self.way, "")
         if not (found := self.search.found(bool(self.raising))):
@@ -205,12 +207,19 @@ class LayerCheck:
         step = self.hand_over(found.text) if found.state == "wrong" else ""
         return self.not_right(found.text, step, found.part, found.state)
 
+    def if_kept(self) -> Verdict:
+        """Return the verdict on a layer that keeps something between calls, with an example if there is one."""
+        told = tr("The layer keeps something from an earlier call, such as its mask.")
+        if self.wrong and all(label.startswith(AGAIN) for label in self.wrong):
+            return self.not_right(told, "")
+        return Verdict("wrong", told, next_step=tr(NEXT[AGAIN]))
+
     def if_right(self, way: Sequence[Callable], said: str) -> Verdict:
         """Return the verdict on a layer with the right output, perhaps as a variant: what else it can, and notes."""
-        tries: dict[str, Callable] = {"gradient": functools.partial(self.calls.wrong_gradients, way)}
-        tries |= {"gates": functools.partial(self.calls.gated, way)} if self.handed.gated else {}
-        tries |= {"notes": functools.partial(notes_on, self.handed, way, self.asked)}
-        outcomes = run_safely(lambda name: tries[name](), [(name,) for name in tries])
+        tries: dict[str, Callable] = {"gradient": lambda: self.calls.wrong_gradients(way)}
+        tries |= {"gates": lambda: self.calls.gated(way)} if self.handed.gated else {}
+        tries |= {"notes": lambda: notes_on(self.handed, way, self.asked)}
+        outcomes = run_safely(lambda of: of(), [(of,) for of in tries.values()])
         for name, outcome in zip(tries, outcomes, strict=True):
             if outcome.error:
                 mistake = error_told(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
@@ -269,8 +278,6 @@ class LayerCheck:
     def what_is_wrong(self) -> Verdict:
         """Return the verdict on a layer that no row of a table explains."""
         wrong, results, step = self.wrong, self.stages[self.wrong[0]], self.hand_over()
-        if all(label.startswith("a second call") for label in wrong):
-            return self.not_right(tr(KEEPS), step)
         if self.calls.is_random:
             told = tr("In evaluation, the same call gives another output each time.")
             return self.not_right(told, tr(RANDOM), "dropout")

@@ -23,6 +23,7 @@ NEARLY = (
     "Numbers that are rounded to half precision or bfloat16 look like this, and so does a small number that is added."
 )
 ALL_ELSE = "Everything else is as in the formula, in every call."
+RESIDUAL = "The input is added to the output (a residual)."  # a known mistake, unless it is meant
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
 WINDOW = "This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
 
@@ -64,7 +65,8 @@ class Search:
         ways: list[list[Callable]] = [[], [causal]] if calls.handed.num_inputs == 1 else [[]]
         self.ways = [*ways, *([*way, transposed] for way in ways * calls.may_be_in_out)]
         self.variants = variants.variants(calls.handed.residual)
-        self.mistakes = programs(formula, [*wrong_attentions(), *other_attentions() * formula_only])
+        rows = [row for row in wrong_attentions() if row[0] != RESIDUAL or not calls.handed.residual]
+        self.mistakes = programs(formula, [*rows, *other_attentions() * formula_only])
         self.others = programs(formula, other_attentions() * (not formula_only))
         given = [outcome.value[:2] for of_stage in calls.got.values() for outcome in of_stage]
         # The calls that tell most come first: a wrong one, of six tokens; one of many takes long.
@@ -86,6 +88,10 @@ class Search:
         """
         given = ((changed(trial, changes), output) for trial, output in calls or self.given)
         return all(close(output_of(program, trial), output, trial[3]) for trial, output in given)
+
+    def largest_error(self, changes: Sequence[Callable]) -> float:
+        """Return by how much the formula misses the layer's output at most, with the calls changed in these ways."""
+        return max((formula(*changed(trial, changes)) - output).abs().max().item() for trial, output in self.given)
 
     def explained(
         self, ways: list, rows: list[Variant], known: list = FORMULA
@@ -143,7 +149,9 @@ class Search:
     def found(self, raises: bool) -> Found | None:
         """Return what explains all calls; None if nothing does. ``raises`` is whether some calls raised an error."""
         for row, _, changes in self.explained(self.likely, [row for row in self.sound if not row.mistake]):
-            return self.told("right", row.words, "", changes)
+            alike = [other for other in self.sound if other[:2] == row[:2]]  # norms have other numbers ε
+            nearest = min(([*changes[:-1], other.change] for other in alike), key=self.largest_error)
+            return self.told("right", row.words, "", nearest)
         scaled = None if raises else self.scaled()
         if scaled and scaled.state == "right":
             return scaled
@@ -215,7 +223,8 @@ class Search:
         for row, _, (*way, _) in self.explained(self.all_ways, rows):
             likely = way in self.likely or "runs over the tokens" in row.mistake[0]
             if likely and (row.mistake != variants.ALONE or self.calls.handed.num_inputs == 1):
-                return self.told("wrong", row.words, in_words(row.mistake), way, "scores")
+                part = "output" if row.mistake in variants.ADDED else "scores"
+                return self.told("wrong", row.words, in_words(row.mistake), way, part)
         return None
 
     @property

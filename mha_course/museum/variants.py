@@ -47,7 +47,7 @@ def in_words(words: Words) -> str:
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
     said = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK])
-    for row in variants(residual=False):
+    for row in variants(residual=True) + variants(residual=False):
         said |= dict.fromkeys(part for words in (*row.words, row.mistake) for part in words)
     return [part for part in said if not part[0].isdigit() and part not in NAMES]
 
@@ -59,12 +59,16 @@ def variants(residual: bool) -> list[Variant]:
     """
     found: list[Variant] = []
     for name, before, after in around(residual):
-        own, within = (name,) * bool(name), functools.partial(varied, before=before, after=after)
+        own: tuple[Words, ...] = (name,) * bool(name)
+        within = functools.partial(varied, before=before, after=after)
         rows: list[tuple] = [(words, (), turn, bias) for words, turn, bias in right_heads()]
         rows += [(words, text, turn, None) for words, text, turn in wrong_heads()]
         rows += [((), text, None, bias) for text, bias in WRONG_BIASES]
         changes = [functools.partial(within, turn=turn, bias=bias) for *_, turn, bias in rows]
         found += [Variant((*w, *own), text, of, within) for (w, text, *_), of in zip(rows, changes, strict=True)]
+        for text, of in ADDED.items() if residual and not after else ():
+            added = functools.partial(varied, before=before, after=of)
+            found.append(Variant(own, text, added, added))
         if before:
             found.append(Variant((), UNEVEN, lambda trial, of=within: (trial[0], *of(trial)[1:]), within))
         if not name:
@@ -300,6 +304,10 @@ WRONG_BIASES: Named = [
     )
 ]
 UNEVEN = ("The norm is on keys and values, but not on the queries.",)
+ADDED = {  # mistakes of a layer that is to add its input
+    ("The input is added to the output twice.",): torch.add,
+    ("`residual=True` says that the input is added to the output, but it is not.",): lambda X, Y: Y - X,
+}
 ALONE = ("The norm is on the queries, but not on the keys and values.",)
 WRONG_NORMS = """
     norm(K) -> K => The {} of heads is only on the queries.

@@ -523,9 +523,14 @@ def in_training(self, queries, *others):
     return loop() if self.training and len(queries) > 1 else Layer.forward(self, queries, *others)
 
 
+def in_large_batches(self, queries, *others):
+    return loop() if len(queries) > 8 else Layer.forward(self, queries, *others)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ({"make": variant(forward=in_large_batches)}, "Your code ran for more than 0.3 seconds."),
         ({"make": sleep}, "did not return"),
         ({"make": loop}, "ran for more than 0.3 seconds"),
         ({"make": leave}, "could not be made: SystemExit"),

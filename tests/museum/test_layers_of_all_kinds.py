@@ -67,6 +67,45 @@ class KeepsKeys(Right):
         return super().project(q, (k + before) / 2, v)
 
 
+def averaged(self, X):
+    """The average with what an earlier call has kept, if there was one of this shape."""
+    before, self.kept = getattr(self, "kept", X), X.detach()
+    return (X + before) / 2 if before.shape == X.shape else X
+
+
+def first(self, number):
+    """The number of the first call."""
+    self.__dict__.setdefault("kept", number)
+    return self.kept
+
+
+def most(self, number):
+    """The largest number of all calls."""
+    self.kept = max(number, first(self, number))
+    return self.kept
+
+
+def of_first_examples(self, scores, lengths):
+    keeps = torch.arange(len(lengths)) < first(self, len(lengths))
+    return Right.mask(self, scores, torch.where(keeps, lengths, scores.shape[-1]))
+
+
+class CacheHandedIn(Right):
+    def forward(self, q, k, v, lengths, cache=None):
+        cache = (k, v) if cache is None else [torch.cat(pair, 1) for pair in zip(cache, (k, v), strict=True)]
+        return super().forward(q, *cache, lengths), cache
+
+
+class MaskThatGrows(Right):
+    kept = torch.ones(0, 0, dtype=torch.bool)
+
+    def mask(self, scores, lengths):
+        n = scores.shape[-1]
+        if n > len(self.kept):
+            self.kept = torch.ones(n, n, dtype=torch.bool).tril()
+        return super().mask(scores, lengths).masked_fill(~self.kept[:n, :n], -math.inf)
+
+
 class CausalWhenSquare(Right):
     def mask(self, scores, lengths):
         scores, (q, k) = super().mask(scores, lengths), scores.shape[-2:]
@@ -334,6 +373,8 @@ RIGHT = {  # what is handed over, and notes that are due
         ["(input, output)", "with biases"],
     ),
     "residual": ([WRONG["residual"][0][0]], []),
+    "cache that is handed in": ([CacheHandedIn], []),
+    "mask that grows": ([MaskThatGrows, lambda layer, x, n: layer(x, x, x, n)], ["computes causal self-attention"]),
 }
 
 
@@ -342,6 +383,31 @@ def test_a_wrong_layer_is_refused_by_its_name_or_the_border(name):
     given, said = WRONG[name]
     verdict = check_layer(*given)
     assert verdict.state == "wrong" and said in verdict.text, verdict
+
+
+KEPT = {  # layers in which something of an earlier call changes the output of a later one
+    "keys": variant(scores=lambda self, Q, K: Right.scores(self, Q, averaged(self, K))),
+    "keys in training": variant(
+        scores=lambda self, Q, K: Right.scores(self, Q, averaged(self, K) if self.training else K)
+    ),
+    "output": variant(forward=lambda self, *given: averaged(self, Right.forward(self, *given))),
+    "mask of the first number of keys": variant(
+        mask=lambda self, s, n: Right.mask(self, s, n.clamp(max=first(self, s.shape[-1])))
+    ),
+    "mask of the largest number of keys": variant(
+        mask=lambda self, s, n: Right.mask(self, s, n if s.shape[-1] == most(self, s.shape[-1]) else n + 9)
+    ),
+    "mask of the first examples": variant(mask=of_first_examples),
+    "mask that fits the first call alone": variant(
+        mask=lambda self, s, n: Right.mask(self, s + torch.zeros(first(self, s.shape[-1])), n)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_layer_that_an_earlier_call_changes_is_told_so_whatever_it_keeps(name):
+    verdict = check_layer(KEPT[name])
+    assert verdict.state == "wrong" and "keeps something from an earlier call" in verdict.text, verdict
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -365,6 +365,51 @@ class Plain(nn.Module):
         return self.attend(x, x, x)
 
 
+def normed(X):
+    return F.layer_norm(X, X.shape[-1:])
+
+
+@pytest.mark.parametrize("before", [torch.clone, normed])
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (lambda x, y: 2 * x + y, "The input is added to the output twice."),
+        (lambda x, y: y, "`residual=True` says that the input is added to the output, but it is not."),
+        (lambda x, y: x + y, ""),
+        (lambda x, y: x + normed(y), ""),
+    ],
+)
+def test_a_residual_that_is_said_to_be_there_is_there_once(before, after, said):
+    layer = variant(Plain, forward=lambda self, x: after(x, Plain.forward(self, before(x))))
+    verdict = check_layer(layer, residual=True)
+    assert bool(verdict) is not bool(said) and said in verdict.text and "residual" not in verdict.next_step, verdict
+    assert before is not normed or "LayerNorm of its input" in verdict.text, verdict
+
+
+class Block(nn.Module):
+    """PyTorch's layer behind a norm, with numbers of its own for each ``drawn``."""
+
+    drawn = 0
+
+    def __init__(self, size, heads, dropout):
+        super().__init__()
+        torch.randn(self.drawn)
+        self.ln, self.mha = nn.LayerNorm(size, eps=1e-6), nn.MultiheadAttention(size, heads, dropout, batch_first=True)
+
+    def forward(self, x):
+        y = self.ln(x)
+        return x + self.mha(y, y, y)[0]
+
+    def matrices(self):
+        return *zip(self.mha.in_proj_weight.chunk(3), self.mha.in_proj_bias.chunk(3), strict=True), self.mha.out_proj
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 10])
+def test_a_norm_of_the_input_is_right_whatever_is_drawn(drawn):
+    verdict = check_layer(variant(Block, drawn=drawn), residual=True)
+    assert verdict and "with LayerNorm of its input." in verdict.text and "ln.bias" not in verdict.text, verdict
+
+
 class BigHeads(Plain):
     def __init__(self, size, heads, dropout=0.0):
         if size // heads % 8:
