@@ -279,7 +279,7 @@ class Search:
                 more = ((variants.TIMES, f"{factor:.3g}"), *more)
             if made := listed(map(in_words, (*row.words, *more))):
                 return tr(WEIGHTS, words=made)
-        if self.sound:
+        if not all(row.mistake for row in self.sound):
             return tr(
                 "Its weights are not those of softmax(QKᵀ / √d). They sum to 1, and W_v, W_o and the heads are right: "
                 "values that are all equal come out as they should."
