@@ -275,7 +275,7 @@ def test_the_ring_opens_on_two_rings_and_a_button_and_tells_pythons_figures(live
             "nodes => nodes.map(node => node.classList[0] === 'right')"
         )
         assert dots == (answers[:, [2, 0, 1, 3]] == due).flatten().tolist()
-        assert (side.get_attribute("class") == "ring-side fails") == (heads == 1)
+        assert ("fails" in side.get_attribute("class").split()) == (heads == 1)
     assert ring_explorer.percent(explorer.accuracy()) in section.locator(".looks").inner_text().replace("\xa0", " ")
     assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert section.locator("button, select, [role=slider]").count() == 1, "the rest waits until it is asked for"
@@ -306,7 +306,7 @@ def test_the_opening_shows_one_letters_chords_in_full_and_its_dots_in_their_colo
     section = (opening := live(explorer := pictures.RingExplorer(), scheme=scheme)).section
     for token in (0, 5):
         if token:
-            section.locator(".seat").nth(token).hover()
+            section.locator(".ring-side .mark").nth(token).hover(timeout=9000)
         opening.looks()
         for side, num_heads in zip(section.locator(".ring-side").all(), (1, 4), strict=True):
             explorer.num_heads = num_heads
