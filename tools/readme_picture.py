@@ -30,10 +30,10 @@ WIDTH, WIDEST, SHARED = (
     (1200, 630),
 )  # of the film; of the image beside a link: the picture, and its own pixels
 STEPS = range(0, 401, 20)  # of the film: the training steps that are shown
-FRAME, END = 200, 3000  # milliseconds of a frame, and of the end, with which the film begins, too
+FRAME, WHOLE, LIT = 200, 1500, 1250  # milliseconds of a frame, of all chords, and of one letter's: at both ends
 QUALITY, MOST_BYTES = 50, 500_000  # of a film
-# What is there to be touched, and what stands below it.
-HIDDEN = ".ring-opening > p, :has(> .ring-opening) ~ * { display: none !important }"
+# What is there to be touched.
+HIDDEN = ".ring-opening > p { display: none !important }"
 # What the workers of both trainings say is held back until a frame asks for a step.
 HOLD = """
 const held = [];
@@ -112,14 +112,21 @@ def shot(browser, picture, width, scale, scheme):
 
 
 def frames(browser, ring, scheme):
-    """Images and their milliseconds: the Ring at its end, as it trains one head and four, and at its end again."""
-    page = opened(browser, ring, WIDTH, 1, scheme, "no-preference")
-    images = []
+    """Images and their milliseconds: one head and four train, then all chords, then one letter's, as at the start."""
+    page, images = opened(browser, ring, WIDTH, 1, scheme, "no-preference"), []
+
+    def take():
+        png = page.locator(".mha-live").screenshot(style=HIDDEN, animations="disabled")
+        images.append(Image.open(io.BytesIO(png)).convert("RGB"))
+
     for step in STEPS:
         page.evaluate("step => upTo(step)", step)
-        images.append(Image.open(io.BytesIO(page.locator(".mha-live").screenshot(style=HIDDEN))).convert("RGB"))
+        take()
+    page.locator(".ring-side.lit").first.wait_for()
+    take()
     page.close()
-    return [(images[-1], END // 2), *((image, FRAME) for image in images[:-1]), (images[-1], END)]
+    *training, whole, lit = images
+    return [(lit, LIT), *((image, FRAME) for image in training), (whole, WHOLE), (lit, LIT)]
 
 
 def film(shown, path):

@@ -8,7 +8,8 @@ import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train
 const LETTERS_OF_RING = "abcdefghij", CENTRE = 200, RADIUS = 136, RIM = 1.36; // of a drawing 400 wide; in radii
 const MOST_LEVELS = 6, FEW_LEVELS = 4, LEAST_CHORD = 0.03, NAMED_CHORD = 0.2; // shades of weight; from which there is a chord, and its head's number
 const LEAST_JOB = 0.15, SIGNS_OF = ["−1", "+1", "−2", "+2"], MANY_HEADS = 4, NARROW = 2; // up to which a colour tells a head; features
-const ORDER_OF_DOTS = [2, 0, 1, 3], OPENING = [1, 4], CLEAR = .2; // between the names of curves, of their height
+const ORDER_OF_DOTS = [2, 0, 1, 3], OPENING = [1, 4], WHOLE = 1500; // ms in which all chords stand before one letter's
+const CLEAR = .2; // between the names of curves, of their height
 
 /** Where a token stands, `far` radii from the middle. */
 function placeOf(token, far = 1) {
@@ -46,22 +47,23 @@ function show({ children }, { data }, lines, holds = () => true) {
   texts.forEach((d, level) => set(children[level], { d }));
 }
 
-/** Dots around each letter, one for each neighbour, and what fills those of right answers. */
+/** Dots around each letter, one for each neighbour, and what fills those of right answers and colours those of `focus`. */
 function dotsAround() {
   const dots = times(RING * SHIFTS.length, (i) => {
     const [x, y] = placeOf(Math.floor(i / SHIFTS.length) + .18 * (i % SHIFTS.length - 1.5), 1.215);
     return drawn("circle", { cx: x, cy: y, r: 4.6 });
   });
-  const fill = (answers, row) =>
+  const fill = (answers, row, focus, colourOf) =>
     dots.forEach((dot, i) => {
       const token = Math.floor(i / SHIFTS.length), message = ORDER_OF_DOTS[i % SHIFTS.length];
       const isRight = answers[token * SHIFTS.length + message] === dueAt(row, token, message);
-      set(dot, { class: isRight ? "right" : "wrong" });
+      const isNear = token === focus, colour = isNear ? colourOf((token - SHIFTS[message] + RING) % RING) : "";
+      set(dot, { class: `${isRight ? "right" : "wrong"}${isNear ? " near" : ""}`, "--own": colour });
     });
   return { dots, fill };
 }
 
-export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, frame }) => {
+export default picture(({ data, state, controls, pointer, choose, point, pointing, repaint, headline, say, frame }) => {
   const { counts, ranges, names, shares } = data, kept = unpack(data), test = bytesOf(data.test);
   const isOwn = !ranges.length, size = kept[`${state.num_heads}.embedding.positions`].columns;
   const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -72,15 +74,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
   // what is trained here, by heads, and what ends it; which step is shown; accuracies by state
   const runs = {}, stops = {}, shownAt = {}, found = new Map();
-  let seed = 1,
-    judged = "",
-    note = "",
-    strands = [],
-    levels = MOST_LEVELS,
-    last = "",
-    above = "",
-    isOpen = null;
-  let isSliced = false, stopJudging = () => {};
+  let seed = 1, judged = "", note = "", strands = [], levels = MOST_LEVELS, last = "", above = "", isOpen = null;
+  let isSliced = false, stopJudging = () => {}, isWhole = false, wait;
 
   const runOf = (heads) => runs[heads]?.length ? runs[heads] : null;
   const parametersAt = (heads, kept) => kept ? kept.laid ??= laid(kept.flat, size) : parametersOf[heads];
@@ -482,28 +477,42 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
   // the opening: one head and four, side by side, learn once they are in sight
   const sides = OPENING.map((count) => {
-    const all = times(count, (head) => strand(MOST_LEVELS, { "--own": `var(--ring-${head})` }, 6, .3, .95));
-    const lines = all.map((_, head) => linesOf(head, count)), { dots, fill } = dotsAround(), strands = drawn("g");
-    const seats = times(RING, (i) => placeOf(i)).map(([cx, cy]) => drawn("circle", { class: "seat", cx, cy, r: 15 }));
-    const letters = times(RING, (i) => placeOf(i)).map(([x, y]) => drawn("text", { class: "mark", x, y }));
+    const strandsOf = (levels, ...look) =>
+      times(count, (head) => strand(levels, { "--own": `var(--ring-${head})` }, ...look));
+    const all = strandsOf(MOST_LEVELS, 6, .3, .95),
+      own = strandsOf(4 * MOST_LEVELS, 11, 1, 1),
+      { dots, fill } = dotsAround();
+    const lines = all.map((_, head) => linesOf(head, count)), strands = drawn("g", { class: "rest" });
+    const letters = times(RING, (i) => {
+      const [x, y] = placeOf(i), seat = drawn("circle", { class: "seat", cx: x, cy: y, r: 15 });
+      return drawn("g", pointing({ query: i }), seat, drawn("text", { class: "mark", x, y }));
+    });
     const drawing = drawn("svg", { viewBox: "26 26 348 348", "aria-hidden": true });
-    drawing.append(strands, ...dots, ...seats, ...letters);
+    drawing.append(strands, ...own, ...dots, ...letters);
     const share = element("b"), fourRight = element("small", {}, tr("all four right"));
     const middle = element("p", { class: "ring-middle" }, share, fourRight);
     const why = element("small"), name = element("p", {}, element("b", {}, manyHeads(count)), why);
     const node = element("div", { class: "ring-side" }, element("div", {}, drawing, middle), name);
-    const paint = (row) => {
+    const paint = (row, focus) => {
       const kept = runOf(count)?.at(-1),
         made = forward(parametersAt(count, kept), row, count),
         [weights] = made.weights;
       const right = kept?.accuracy ?? ranges[counts.indexOf(count)][2], jobs = weights.map((own) => jobOf(own));
+      const colourOf = (key) => {
+        const head = focus === null ? -1 : weights.findIndex((own) => rowOf(own, focus)[key] > .5);
+        return head < 0 ? "" : `var(--ring-${head})`;
+      };
       all.forEach((group, head) => show(group, weights[head], lines[head]));
+      own.forEach((group, head) => show(group, weights[head], lines[head], (query) => query === focus));
       strands.append(...farFirst(jobs).map((head) => all[head]));
-      fill(answersOf(made), row);
-      letters.forEach((letter, i) => set(letter, { text: state.letters[i] }));
+      fill(answersOf(made), row, focus, colourOf);
+      letters.forEach((letter, i) => {
+        set(letter, { "--own": colourOf(i), ".met": colourOf(i), ".pointed": i === focus });
+        set(letter.lastChild, { text: state.letters[i] });
+      });
       set(share, { text: percentOf(right), "aria-busy": stops[count] ? true : null });
       set(why, { text: count === 1 ? onAverage : areShared(jobs) ? oneEach : "" });
-      node.classList.toggle("fails", right < .5);
+      set(node, { ".fails": right < .5, ".lit": focus !== null });
       return { right, step: kept?.step };
     };
     return { node, paint };
@@ -516,18 +525,21 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     }, { "aria-expanded": false });
   const opening = element("div", { class: "ring-opening" }, ...sides.map(({ node }) => node));
   opening.append(element("p", {}, open, onStart));
-  const filled = tr("A filled dot is a neighbour predicted correctly."),
-    key = tr("Line: attention weight. Colour: head.");
+  const total = Object.values(parametersOf[state.num_heads]).reduce((sum, { data }) => sum + data.length, 0);
+  const alike = tr("Both models have {count} parameters.", { count: total.toLocaleString(data.lang ?? "en") });
+  const key = tr("Line: attention weight. Colour: head. Dots: neighbours −2, −1, +1, +2, filled if right.");
   const learning = (told) => parts("*{heads}* learning, step {step}: all four right for *{share}*", told);
   const won = (told) => parts("One head fails, *{count} succeed*: all four right for *{share}*", told);
   function paintOpening() {
-    const row = rowNow(),
-      [, { right, step }] = sides.map((side) => side.paint(row)),
-      isLearning = OPENING.some((heads) => stops[heads]);
+    const row = rowNow(), isLearning = OPENING.some((heads) => stops[heads]);
+    isWhole ||= isLearning;
+    if (isWhole && !isLearning) wait ||= setTimeout(() => (isWhole = false, repaint()), WHOLE);
+    const focus = pointer.pointed?.query ?? (isWhole ? null : state.query);
+    const [, { right, step }] = sides.map((side) => side.paint(row, focus));
     const told = { count: OPENING[1], heads: manyHeads(OPENING[1]), share: percentOf(right), step };
-    head(isLearning ? learning(told) : won(told), key);
+    head(isLearning ? learning(told) : won(told), alike);
     set(onStart, { text: trainedWhere(step) });
-    say(isLearning && isSliced ? slow : filled);
+    say(isLearning && isSliced ? slow : key);
   }
 
   const hint = isOwn
@@ -553,6 +565,6 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     if (!state.explore) OPENING.forEach(begin);
   }, { threshold: .4 });
   if (!state.explore && !isStill) inSight.observe(frame);
-  const end = () => (haltAll(), stopJudging(), inSight.disconnect());
+  const end = () => (haltAll(), stopJudging(), inSight.disconnect(), clearTimeout(wait));
   return { nodes: [body], paint, hint: state.explore ? hint : "", end };
 });
