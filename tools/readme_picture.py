@@ -30,7 +30,7 @@ WIDTH, WIDEST, SHARED = (
     (1200, 630),
 )  # of the film; of the image beside a link: the picture, and its own pixels
 STEPS = range(0, 401, 20)  # of the film: the training steps that are shown
-FRAME, WHOLE, LIT = 200, 1500, 1250  # milliseconds of a frame, of all chords, and of one letter's: at both ends
+FRAME, WHOLE, LIT = 200, 1500, 2000  # milliseconds of a frame, of all chords, and of one letter's: at both ends
 QUALITY, MOST_BYTES = 50, 500_000  # of a film
 # What is there to be touched.
 HIDDEN = ".ring-opening > p { display: none !important }"
