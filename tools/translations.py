@@ -33,7 +33,7 @@ import polib
 from tools import code_messages, first_cell, glossary
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import damage, messages, translate
-from tools.notebooks import NOTEBOOKS, clean_environment, execute, normalise, of_the_course, read
+from tools.notebooks import NOTEBOOKS, clean_environment, execute, normalise, read
 from tools.strings import COURSE, strings
 
 STRINGS = "strings"  # the catalogue of what the library's code says, to which no page belongs
@@ -234,7 +234,7 @@ def leads_on(text, stem, language, built):
 def onward(language, built):
     """What a page says of the numbered notebooks that there are in English only; "" where there are none."""
     own = {stem for stem, languages in built.items() if language in languages}
-    english = [path.stem[:2] for path in of_the_course() if path.stem not in own]
+    english = sorted(path.stem[:2] for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb") if path.stem not in own)
     return LANGUAGES[language]["onward"].format(first=english[0], last=english[-1]) if english else ""
 
 
