@@ -25,9 +25,17 @@ from mha_lib.figures import heatmaps
 __version__ = "0.2.0.dev0"
 
 __all__ = [
-    "AdditiveAttention", "DotProductAttention", "KernelPooling", "MultiHeadAttention", "heatmaps", "masked_softmax",
-    "merge_heads", "split_heads", "transpose_output", "transpose_qkv",
-]  # fmt: skip
+    "AdditiveAttention",
+    "DotProductAttention",
+    "KernelPooling",
+    "MultiHeadAttention",
+    "heatmaps",
+    "masked_softmax",
+    "merge_heads",
+    "split_heads",
+    "transpose_output",
+    "transpose_qkv",
+]
 
 ROOMS = ("attention", "figures", "heads")
 

@@ -132,7 +132,7 @@ def _between(one: Attended, received: Tensor, arrange: Layout) -> str:
 def _layouts(one: Attended, batch_size: int) -> list[tuple[Layout, Tensor]]:
     """What makes (b, h, q, d) of the result, and values as (b, g, k, d), in each way in which they may be meant."""
     values, weights = one.values, one.weights
-    arrange: Layout = lambda Z: Z  # noqa: E731
+    arrange: Layout = _as_it_is
     if one.result.dim() == 3:  # (b · h, q, d) -> (b, h, q, d)
         if len(one.result) % batch_size:
             return []
@@ -153,6 +153,10 @@ def _layouts(one: Attended, batch_size: int) -> list[tuple[Layout, Tensor]]:
         if fits and _gives(weights, V, R):
             fitting.append((way, V))
     return fitting
+
+
+def _as_it_is(Z: Tensor) -> Tensor:
+    return Z
 
 
 def _gives(weights: Tensor, values: Tensor, result: Tensor) -> bool:

@@ -105,6 +105,8 @@ def ranks(importance: Tensor, seed: int = 0) -> Tensor:
     >>> ranks(torch.tensor([[0.1, 0.9], [0.5, 0.3]]))
     tensor([[4, 1],
             [2, 3]])
+
+    ``seed`` draws the order of equals.
     """
     flat = importance.flatten()
     shuffled = torch.rand(len(flat), generator=torch.Generator().manual_seed(seed)).argsort(descending=True)
