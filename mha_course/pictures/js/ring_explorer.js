@@ -531,7 +531,7 @@ export default picture(({ data, state, controls, pointer, choose, point, pointin
   const learning = (told) => parts("*{heads}* learning, step {step}: all four right for *{share}*", told);
   const won = (told) => parts("One head fails, *{count} succeed*: all four right for *{share}*", told);
   function paintOpening() {
-    const row = rowNow(), isLearning = OPENING.some((heads) => stops[heads]);
+    const row = rowNow(), isLearning = Boolean(runOf(OPENING[1])) && OPENING.some((heads) => stops[heads]);
     isWhole ||= isLearning;
     if (isWhole && !isLearning) wait ||= setTimeout(() => (isWhole = false, repaint()), WHOLE);
     const focus = pointer.pointed?.query ?? (isWhole ? null : state.query);
