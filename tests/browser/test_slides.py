@@ -94,6 +94,7 @@ def test_a_live_picture_moves_and_keeps_its_keys(deck):
 def test_the_notes_tell_the_minute_and_the_question_of_the_slide(deck):
     page, _ = deck
     page.evaluate("location.hash = '#1'")
+    page.locator(".slide.now > footer").click()  # in a picture, keys are the picture's
     with page.expect_popup() as opened:
         page.keyboard.press("n")
     minutes = []
