@@ -148,7 +148,12 @@ class Search:
 
     def found(self, raises: bool) -> Found | None:
         """Return what explains all calls; None if nothing does. ``raises`` is whether some calls raised an error."""
-        for row, _, changes in self.explained(self.likely, [row for row in self.sound if not row.mistake]):
+        explained = self.explained(self.likely, [row for row in self.sound if not row.mistake])
+        if first := next(explained, None):
+            wide = [self.calls.wide] * bool(self.calls.wide)  # tells pairs of halves from neighbours where few turn
+            row, _, changes = next(
+                (of for of in itertools.chain([first], explained) if self.fits(*of[2], calls=wide)), first
+            )
             alike = [other for other in self.sound if other[:2] == row[:2]]  # norms have other numbers ε
             nearest = min(([*changes[:-1], other.change] for other in alike), key=self.largest_error)
             return self.told("right", row.words, "", nearest)

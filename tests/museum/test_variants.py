@@ -8,7 +8,7 @@ import wrong_by_rule
 from changed_layers import variant
 from torch import nn
 from torch.nn import functional as F
-from wrong_by_rule import rms, rotary
+from wrong_by_rule import of_pairs, rms, rotary
 
 from mha_course.checking.edits import mistakes_of
 from mha_course.exercises import check_layer
@@ -91,13 +91,14 @@ def test_a_norm_of_heads_is_a_variant_with_any_small_number_in_it(eps):
     assert verdict and "RMSNorm of each head's queries and keys" in verdict.text, verdict
 
 
-def test_a_part_of_the_features_is_turned_where_small_heads_have_none():
+@pytest.mark.parametrize(("turn", "pairs"), [(rotary, "halves"), (of_pairs, "neighbours")])
+def test_a_part_of_the_features_is_turned_where_small_heads_have_none(turn, pairs):
     def turned(X):
         share = X.shape[-1] // 4 * 2
-        return torch.cat([rotary(X[..., :share]), X[..., share:]], -1) if share else X
+        return torch.cat([turn(X[..., :share]), X[..., share:]], -1) if share else X
 
     verdict = check_layer(variant(scores=lambda self, Q, K: turned(Q) @ turned(K).mT / math.sqrt(Q.shape[-1])))
-    assert verdict and "rotary positions on 1/2 of the features" in verdict.text, verdict
+    assert verdict and f"rotary positions on 1/2 of the features (pairs of {pairs}, θ 10,000)" in verdict.text, verdict
 
 
 def test_numbers_that_are_rounded_are_told_as_nearly_right():
