@@ -85,7 +85,7 @@ class Outcome:
     @property
     def error_in_words(self) -> str:
         """The error, without a full stop; "" where there is none."""
-        return ": ".join(filter(None, self.error or ())).rstrip(".")
+        return in_one(self.error or ())
 
     def raised(self) -> str:
         """Return a clause that says what was raised, and at which line."""
@@ -267,6 +267,11 @@ class PlainCopy:
         except BaseException:  # an object of the learner's own making can raise whatever it likes
             pass
         return Foreign(kind_of(value))
+
+
+def in_one(error: Sequence[str]) -> str:
+    """Return an error's type and message as one part of a sentence, without a full stop."""
+    return ": ".join(filter(None, error)).rstrip(".")
 
 
 def error_in_words(error: BaseException) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mha_course.checking.running import MistakeError, NotYetError, error_in_words, line_of, run_safely
+from mha_course.checking.running import MistakeError, NotYetError, error_in_words, in_one, line_of, run_safely
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.museum.layer_matrices import NAMES, by_name, pair, spread, storage_of
@@ -338,7 +338,7 @@ def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: 
 
     The result is a ``MistakeError`` that knows which part the hint, or else ``about``, names.
     """
-    said = ": ".join(filter(None, error)).rstrip(".")
+    said = in_one(error)
     seen = f"{said} at “{line}”" if line else said
     hints = [
         (tr(hint, *found.groups(), call=call), part)

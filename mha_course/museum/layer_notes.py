@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.comparing import equal
-from mha_course.checking.running import MistakeError, error_in_words, line_of
+from mha_course.checking.running import MistakeError, error_in_words, in_one, line_of
 from mha_course.checking.wording import as_sentence, kind_of
 from mha_course.language import listed, sentences, tr
 from mha_course.museum.dropped_weights import dropped_otherwise
@@ -120,14 +120,14 @@ def alike(got: Tensor, right: Tensor) -> bool:
 def refuse_other_modes(handed: HandedLayer, layer: Any, X: Sequence[Tensor], trial: tuple) -> None:
     """Raise MistakeError where a layer with dropout is another in evaluation, or one without dropout in training."""
     lengths = torch.tensor([3, 2])
-    if not alike(handed.output(layer.eval(), X, lengths)[0], formula(*trial)):
+    if not equal(handed.output(layer.eval(), X, lengths)[0], formula(*trial)):
         raise MistakeError(
             tr("The output is right, but not in evaluation of a layer that is made with dropout."), "dropout"
         )
     plain = handed.build(handed.num_heads, 2)
     right = handed.output(plain, X, lengths)[0]
     first, second = (handed.output(plain.train(), X, lengths)[0] for _ in range(2))
-    if torch.equal(first, second) and not alike(first, right):  # dropout of its own would give another each time
+    if torch.equal(first, second) and not equal(first, right):  # dropout of its own would give another each time
         raise MistakeError(
             tr("The output is right, but not in training, where it differs without dropout, too."), "dropout"
         )
@@ -135,7 +135,7 @@ def refuse_other_modes(handed: HandedLayer, layer: Any, X: Sequence[Tensor], tri
 
 def in_short(error: Exception) -> str:
     """Return an error's type and the first line of its message, as a part of a sentence."""
-    return ": ".join(filter(None, error_in_words(error))).rstrip(".")
+    return in_one(error_in_words(error))
 
 
 def on_empty_rows(handed: HandedLayer, layer: Any) -> tuple[bool, str]:
