@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.comparing import Result
-from mha_course.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
+from mha_course.checking.running import MistakeError, NotYetError, Outcome, error_in_words, in_one, line_of, run_safely
 from mha_course.language import tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import HandedLayer, in_words
@@ -32,6 +32,7 @@ ONE_AFTER_THE_OTHER = (  # calls of one layer: whether it is in training, batch 
     (False, 2, 3, 3), (False, 2, 3, 2), (False, 2, 5, 4), (False, 2, 2, 1), (False, 3, 3, 2),
     (True, 2, 3, 3), (True, 2, 3, 2), (False, 2, 3, 3),
 )  # fmt: skip
+ROOMY = "many keys"  # the calls that a layer raises in that has room for fewer tokens
 SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
 
 
@@ -44,21 +45,25 @@ class LayerCalls:
     """Call a learner's layer on all test cases, in groups such as one head or padding, and hold the outcomes.
 
     Attributes:
-        stages: name of a stage → its calls.
-        got: the same names → what came of each call.
+        got: name of a stage → what came of each of its calls.
+        no_room: what a layer raises that has room for fewer tokens than the call of many keys has, or "".
         shares: whether heads share keys and values.
         may_be_in_out: whether the matrices may be stored as (input, output).
     """
 
     def __init__(self, handed: HandedLayer) -> None:
         self.handed = handed
-        self.stages = {name: calls for name, calls in self.all_stages() if calls}
-        outcomes = iter(run_safely(self.example, [numbers for calls in self.stages.values() for numbers in calls]))
-        self.got = {name: [next(outcomes) for _ in calls] for name, calls in self.stages.items()}
+        stages = {name: calls for name, calls in self.all_stages() if calls}
+        outcomes = iter(run_safely(self.example, [numbers for calls in stages.values() for numbers in calls]))
+        self.got = {name: [next(outcomes) for _ in calls] for name, calls in stages.items()}
         every = [outcome for stage in self.got.values() for outcome in stage]
         for outcome in every:
             if outcome.error:
                 raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
+        raising = [(name, of.value[2]) for name, outcomes in self.got.items() for of in outcomes if of.value[2]]
+        self.no_room = in_one(raising[0][1][0]) if [name for name, _ in raising] == [ROOMY] else ""
+        if self.no_room:
+            del self.got[ROOMY]
         self.shares = any(outcome.value[3][0] for outcome in every)
         self.may_be_in_out = all(outcome.value[3][1] for outcome in every)
 

@@ -30,7 +30,6 @@ from mha_course.museum.layer_words import (
 __all__ = ["assert_layer", "check_layer"]
 
 UNITS = (1, 4, 16)  # what sizes of heads are multiplied by, where a layer cannot take small ones
-ROOMY = "many keys"  # the calls that a layer raises in that has room for fewer tokens, whatever its heads
 AGAIN = "a second call with other lengths"
 FORMULA = "formula"  # the promise that nothing is added to the formula
 WITHOUT = (
@@ -147,7 +146,7 @@ def check_of(handing: Callable[..., HandedLayer], asked: tuple[str, ...]) -> "La
         except (NotYetError, MistakeError) as reason:
             reasons.append(reason)
         else:
-            if checks[-1].raising in ([], [ROOMY]):
+            if not checks[-1].raising:
                 return checks[-1]
     if not checks:
         raise reasons[0]
@@ -251,6 +250,7 @@ class LayerCheck:
             tr("Heads share keys and values, in groups."): self.calls.shares,
             tr("The matrices are stored as (input, output)."): transposed in way,
             self.handed.mask_note: True,
+            tr(ROOM, error=self.calls.no_room): bool(self.calls.no_room),
             tr("The heads have {size} features or more: smaller ones cannot be called.", size=size): size > 2,
         }
         missing = {
@@ -293,7 +293,6 @@ class LayerCheck:
         if got.error:
             told = "It raises {error} at “{line}”." if got.line else "It raises {error}."
             told = tr(told, error=": ".join(filter(None, got.error)), line=got.line)
-            step = tr(ROOM) if wrong == [ROOMY] else step
             return Verdict("wrong", sentences([border_of(self.stages, wrong), told]), next_step=step)
         rows = self.search.mistakes if wrong[0] != "one query" else []
         calls = [(result.trial, result.got.value) for result in results]

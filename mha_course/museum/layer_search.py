@@ -22,6 +22,7 @@ NEARLY = (
     "The output is nearly the formula's: it is off by {share} of the largest number, or less, unless scores are large. "
     "Numbers that are rounded to half precision or bfloat16 look like this, and so does a small number that is added."
 )
+UNLIKE = "Nothing on the check's list explains it: values that are all equal do not come out as W_v and W_o make them."
 ALL_ELSE = "Everything else is as in the formula, in every call."
 RESIDUAL = "The input is added to the output (a residual)."  # a known mistake, unless it is meant
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
@@ -185,13 +186,13 @@ class Search:
         for around, way in [(of, way) for of in dict.fromkeys(row.around for row in rows) for way in self.likely]:
             if first := made_of(self.calls.wide, way, [row for row in rows if row.around is around]):
                 row, words, *factor = first
-                second = None if words else made_of(self.calls.wider, way, [row])
+                second = made_of(self.calls.wider, way, [row])
                 return row, way, words, [(factor[0], factor[1]), *([(second[2], second[3])] if second else [])]
         return None
 
     def scaled(self) -> Found | None:
         """Return what scores times a fitted number are: wrong, if it changes with the size of heads."""
-        if not self.read or len(self.read[3]) < 2:
+        if not self.read or self.read[2] or len(self.read[3]) < 2:
             return None
         row, way, _, ((one, size), (two, more)) = self.read
         normed = any(word[0] == variants.OF_HEADS for word in row.words)  # these have no size to divide by
@@ -270,7 +271,7 @@ class Search:
         return ""
 
     def alike(self) -> str:
-        """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
+        """Return a sentence on what is like the formula, and what is not; "" where only the formula will do."""
         if len(self.variants) == 1:
             return ""
         if self.read:
@@ -292,7 +293,7 @@ class Search:
         if not self.calls.even:
             return ""
         call, output = self.calls.even
-        return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways)), "")
+        return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways)), tr(UNLIKE))
 
 
 def made_of(call: tuple | None, way: list[Callable], rows: list[Variant]) -> tuple | None:
@@ -300,7 +301,8 @@ def made_of(call: tuple | None, way: list[Callable], rows: list[Variant]) -> tup
     heads; None if there is none.
     """
     trial, output = call or (None, None)
-    found = reading([changed(trial, [*way, row.change]) for row in rows], output) if call else None
+    trials, turned = [changed(trial, [*way, row.change]) for row in rows if call], [row.is_turned for row in rows]
+    found = reading(trials, turned, output) if call else None
     return found and (rows[found[0]], *found[1:], len(trial[7]) // trial[8])
 
 

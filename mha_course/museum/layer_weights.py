@@ -1,21 +1,26 @@
-"""What a layer's attention weights are made of, read from its output: a factor, a bias, a sink, a gate."""
+"""What a layer's attention weights are made of, read from its output: a factor, a bias, a sink, a gate, angles."""
 
+import functools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from mha_course.language import tr
 from mha_course.museum.layer_trials import before_output, formula, together, with_given
-from mha_course.museum.variants import BY_PAIR, BY_STEP, OF_EACH, SINK, Words
+from mha_course.museum.variants import ANGLES, BY_PAIR, BY_STEP, GATED, OF_EACH, PAIRS, SINK, Words
+from mha_course.museum.wrong_attention import back
 from mha_lib.attention import split_heads
 
 MULTIPLES = (
-    "Its weights are not those of softmax(QKᵀ / √d), and they do not sum to 1. W_v, W_o and the heads are right: "
-    "values that are all equal come out as multiples of what they should be."
+    "Values that are all equal come out of each head as multiples of what they should be: its weights do not sum to 1, "
+    "or a number multiplies its values or its output, as a norm or a gate does."
 )
 GATE = "This is a gate: each feature of the heads' outputs is multiplied by a number between 0 and 1."
 NULL = "There is one more key and value, which no token has: part of each query's weight goes to them."
+NEAR = torch.arange(3)[:, None]  # steps of which angles are compared
 SURE = 1e-3  # a weight below has few digits that are true
 
 
@@ -49,54 +54,105 @@ def of_equal_values(trial: tuple, output: Tensor) -> str:
     return tr(GATE) if gates.min() > -0.02 and gates.max() < 1.02 and gates.std() > 0.15 and not is_activation else ""
 
 
-def reading(trials: list[tuple], output: Tensor) -> tuple[int, tuple[Words, ...], float] | None:
+def reading(trials: list[tuple], turned: list[bool], output: Tensor) -> tuple[int, tuple[Words, ...], float] | None:
     """Return of which test call, of some that differ in queries and keys, the weights of a layer with this output are
     made: its number, words for what else they are made of, and the factor of its scores, NaN where each head has one of
-    its own; None if they are made of none.
+    its own; None if they are made of none. ``turned`` is which calls have rotary positions: the others are tried with
+    unknown angles, too.
     """
     *_, values, allowed, _, _, W_v, _, num_heads, given = trials[0]
     V = split_heads(values @ W_v.T + given["b_v"], num_heads)
     weights = outputs_of_heads(trials[0], output) @ torch.linalg.pinv(V.double())
-    seen = allowed.expand_as(weights)
-    for number, scores in enumerate(scores_of(together(trials)).chunk(len(trials))):
-        if found := by_factor(weights, scores, seen):
+    sure = allowed.expand_as(weights) & ((weights > SURE) | ~allowed).all(-1, keepdim=True)  # rows with all weights
+    if sure.sum((0, 2, 3)).min() < allowed.expand_as(weights)[:, 0].sum() / 8:
+        return None
+    Q, K, scores = (X.chunk(len(trials)) for X in parts_of(together(trials)))
+    read = [functools.partial(by_factor, of) for of in scores]
+    read += [functools.partial(by_turns, q, k) for q, k, has in zip(Q, K, turned, strict=True) if not has]
+    numbers = [*range(len(trials)), *(number for number, has in enumerate(turned) if not has)]
+    for number, of in zip(numbers, read, strict=True):
+        if found := of(weights, allowed.expand_as(weights), sure):
             return number, *found
     return None
 
 
-def scores_of(trial: tuple) -> Tensor:
-    """Return the scores of each head in a test call, without a bias."""
+def parts_of(trial: tuple) -> list[Tensor]:
+    """Return the queries, keys and scores of each head in a test call, the scores without a bias."""
     found: list[Tensor] = []
 
-    def note(scores: Tensor) -> Tensor:
-        found.append(scores.double())
+    def turn(*X: Tensor) -> Any:
+        X = trial[9]["turn"](*X)
+        found.extend(X[:2])
+        return X
+
+    def bias(scores: Tensor) -> Tensor:
+        found.append(scores)
         return scores
 
-    formula(*with_given(trial, bias=note, after=None))
-    return found[0]
+    formula(*with_given(trial, turn=turn, bias=bias, after=None))
+    return [X.double() for X in found]
 
 
-def by_factor(weights: Tensor, scores: Tensor, seen: Tensor) -> tuple[tuple[Words, ...], float] | None:
+def centred(X: Tensor, sure: Tensor) -> Tensor:
+    """Take off what is the same for all ``sure`` keys of a query, on which no softmax depends."""
+    X = X.masked_fill(~sure, 0)
+    return (X - X.sum(-1, keepdim=True) / sure.sum(-1, keepdim=True)).masked_fill(~sure, 0)
+
+
+def by_turns(
+    Q: Tensor, K: Tensor, weights: Tensor, seen: Tensor, sure: Tensor
+) -> tuple[tuple[Words, ...], float] | None:
+    """Return words for the angles by which heads' queries and keys, (batch, heads, number, head size), are turned to
+    make ``weights``, and the factor of scores; None if none do. For each step between two positions, a score is a sum
+    of products of pairs of features, times a cosine and a sine that are fitted.
+    """
+    logs, number, size = centred(weights.clamp(min=1e-30).log(), sure), K.shape[2], Q.shape[3]
+    steps = F.one_hot(back(seen) + number - 1, 2 * number - 1).double()  # (q, k, steps)
+    for name, halves in PAIRS.items():
+        parts = [X.unflatten(-1, (2, -1)).mT if halves else X.unflatten(-1, (-1, 2)) for X in (Q, K)]
+        q, k = (torch.view_as_complex(part.contiguous()) for part in parts)
+        products = torch.view_as_real((q.unsqueeze(-2).conj() * k.unsqueeze(-3)) / math.sqrt(size))
+        columns = centred(torch.einsum("bhqkpc,qks->spcbhqk", products, steps), sure).flatten(3).flatten(0, 2).T
+        fitted = torch.linalg.lstsq(columns, logs.flatten(), driver="gelsd").solution
+        if (columns @ fitted - logs.flatten()).square().sum() > 1e-6 * logs.square().sum():
+            continue
+        turns = torch.view_as_complex(fitted.view(-1, size // 2, 2))
+        scores = torch.einsum("bhqkpc,qks,spc->bhqk", products, steps, torch.view_as_real(turns))
+        turns = turns[number - 1 : number + 2]  # of 0, 1 and 2 steps
+        factor, angles = turns.abs().mean(), turns[1].angle()
+        if angles.abs().max() > 0.01 and torch.allclose(turns, factor * (turns[1] / factor) ** NEAR, atol=0.02 * factor):
+            words = (ANGLES, name, ", ".join(f"{round(angle, 3):g}" for angle in angles.tolist()))
+            return (words, *beside(weights, scores, seen)), factor.item()
+    return None
+
+
+def beside(weights: Tensor, scores: Tensor, seen: Tensor) -> tuple[Words, ...]:
+    """Return words for what keeps ``weights`` that are made of ``scores`` from being their softmax, if anything: a sink,
+    or numbers that multiply a head's output.
+    """
+    if torch.allclose(sums := weights.sum(-1), sums.new_ones(()), atol=1e-3):
+        return ()
+    more = scores.exp().masked_fill(~seen, 0).sum(-1) * (1 / sums - 1)
+    is_sink = more.min() > 0 and (more.amax((0, 2)) < 1.02 * more.amin((0, 2))).all()
+    return ((SINK if is_sink else GATED,),)
+
+
+def by_factor(
+    scores: Tensor, weights: Tensor, seen: Tensor, sure: Tensor
+) -> tuple[tuple[Words, ...], float] | None:
     """Return words for the bias of each two positions and the sink that make ``weights`` of ``scores`` times a factor,
     (batch, heads, queries, keys), and the factor; None if none do.
     """
-
-    sure = seen & ((weights > SURE) | ~seen).all(-1, keepdim=True)  # rows of which all weights are
-
-    def centred(X: Tensor) -> Tensor:
-        """Take off what is the same for all keys of a query, on which no softmax depends."""
-        X = X.masked_fill(~sure, 0)
-        return (X - X.sum(-1, keepdim=True) / sure.sum(-1, keepdim=True)).masked_fill(~sure, 0)
 
     def average(X: Tensor) -> Tensor:
         """Average over the examples."""
         return X.sum(0) / sure.sum(0).clamp(min=1)
 
-    logs, own = centred(weights.clamp(min=1e-30).log()), centred(scores)
+    logs, own = centred(weights.clamp(min=1e-30).log(), sure), centred(scores, sure)
     # without what is the same in all examples, such as a bias
     of_logs, of_own = ((X - average(X)).masked_fill(~sure, 0) for X in (logs, own))
     factor = (of_logs * of_own).sum((0, 2, 3), keepdim=True) / of_own.square().sum((0, 2, 3), keepdim=True)
-    if not (of_logs - factor * of_own).square().sum() <= 1e-6 * of_logs.square().sum() or sure.sum() < seen.sum() / 8:
+    if not (of_logs - factor * of_own).square().sum() <= 1e-6 * of_logs.square().sum():
         return None
     bias, one = average(logs - factor * own), factor.mean().item()
     parts: tuple[Words, ...] = ()
@@ -106,8 +162,4 @@ def by_factor(weights: Tensor, scores: Tensor, seen: Tensor) -> tuple[tuple[Word
         steps, both = bias.diff(dim=-1), (seen[0, :, :, 1:] & seen[0, :, :, :-1]).expand(len(bias), -1, -1)
         unlike = (steps[:, 1:, 1:] - steps[:, :-1, :-1])[both[:, 1:, 1:] & both[:, :-1, :-1]]
         return (*parts, (BY_STEP if unlike.abs().max() < 0.1 * steps.abs().max() else BY_PAIR,)), one
-    if not torch.allclose(sums := weights.sum(-1), sums.new_ones(()), atol=1e-3):
-        more = (factor * scores).exp().masked_fill(~seen, 0).sum(-1) * (1 / sums - 1)
-        is_sink = more.min() > 0 and (more.amax((0, 2)) < 1.02 * more.amin((0, 2))).all()
-        return ((*parts, (SINK,)), one) if is_sink else None
-    return parts, one
+    return (*parts, *beside(weights, factor * scores, seen)), one

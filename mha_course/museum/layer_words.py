@@ -18,9 +18,7 @@ NEXT = {  # first stage that is wrong → what to look at
     "large scores": "Check the softmax: the largest score of a row is subtracted first.",
     "many keys": "Check what depends on the number of keys.",
 }
-ROOM = (
-    "If the layer is built for fewer tokens, let `make` build it for 300; if not, check what depends on their number."
-)
+ROOM = "A call with 300 tokens raises {error}."
 
 
 def wrong_in(results: Iterable[Result]) -> list[Result]:

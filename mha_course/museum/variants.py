@@ -38,6 +38,11 @@ class Variant(NamedTuple):
         """Whether no mistakes are known in it."""
         return any(RARE & {*word} for word in self.words)
 
+    @property
+    def is_turned(self) -> bool:
+        """Whether it has rotary positions."""
+        return any(word[0] in (ROTARY, BACKWARDS, SLOWED, PARTIAL) for word in self.words)
+
 
 def in_words(words: Words) -> str:
     """Return a variant's words in the chosen language."""
@@ -46,7 +51,7 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said = dict.fromkeys([TIMES, FIXED, COSINES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK])
+    said = dict.fromkeys([TIMES, FIXED, COSINES, ANGLES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK, GATED])
     for row in variants(residual=True) + variants(residual=False):
         said |= dict.fromkeys(part for words in (*row.words, row.mistake) for part in words)
     return [part for part in said if not part[0].isdigit() and part not in NAMES]
@@ -292,9 +297,11 @@ RARE = {  # words of what has no known mistakes
 TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
 )  # fmt: skip
-UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"  # read from weights
+ANGLES = "rotary positions by other angles (pairs of {}, {} in one step)"  # read from weights, as those that follow
+UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"
 BY_STEP, BY_PAIR = "a bias that depends on i − j", "a bias for each pair of positions"
 SINK = "a sink: one more number for each head in the denominator of the softmax"
+GATED = "a number for each head, or for each of its queries, that multiplies its output"
 WRONG_BIASES: Named = [
     ((text,), functools.partial(sloped, steps=of_heads, sign=sign))
     for steps in (slopes, even_slopes)

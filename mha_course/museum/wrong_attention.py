@@ -167,8 +167,8 @@ MISTAKES = """
     weights @ V -> ($).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1) => Examples and heads are exchanged:
         what is stored as (batch, heads) is read as (heads, batch).
     + b, num_heads) -> $[:, :1].expand(-1, num_heads, -1, -1) => All heads use the rows of the first head.
-    split_heads(X @ W.T + b, num_heads) -> ($ if W is W_q else $[:, :1].expand(-1, num_heads, -1, -1)) => All heads use
-        the keys and values of the first one.
+    split_heads(X @ W.T + b, num_heads) -> ($ if W is W_q else $[:, :1].expand(-1, num_heads, -1, -1)) || ($ if W is W_q
+        else $[:, -1:].expand(-1, num_heads, -1, -1)) => All heads use the keys and values of one head.
     + b, num_heads -> + b, 1 => There is only one head, which compares all features: num_heads has no effect.
     weights @ V -> ($).flip(1) => The heads are multiplied by the columns of W_o in reverse order.
     merge_heads(weights @ V) -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head is
@@ -317,6 +317,10 @@ OTHERS = """
     softmax(scores, valid) -> F.normalize((F.elu(Q) + 1) @ (F.elu(K) + 1).mT * valid, p=1, dim=-1) ||
         F.normalize(Q.relu() @ K.relu().mT * valid, p=1, dim=-1) => This is linear attention: products of positive
         features of queries and keys replace the softmax.
+    (keys, W_k, b_k), (values, W_v, b_v) -> (torch.cat([queries, keys], 1), W_k, b_k), (torch.cat([queries, values], 1),
+        W_v, b_v) ; valid = allowed.expand(len(scores), 1, *scores.shape[2:]) -> valid = F.pad(allowed.expand(len(keys),
+        1, queries.shape[1], keys.shape[1]), (queries.shape[1], 0), value=True) => This is joint attention: a query
+        attends to its own sequence, too.
     merge_heads(weights @ V) -> $ * merge_heads(Q).sigmoid() => This is a gate: a sigmoid of the queries multiplies the
         heads' outputs.
     """

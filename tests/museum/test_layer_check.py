@@ -455,8 +455,9 @@ class Named(nn.Module):
         return self.wrong(q, k, v, allowed, *self.in_weight.chunk(3), self.out.weight, self.heads, **biases)
 
 
-def verdict_on(wrong, additive=False):
+def verdict_on(wrong, additive=False, promises=()):
     return check_layer(
+        promises=promises,
         make=lambda size, heads, dropout: Named(size, heads, wrong, additive),
         call=lambda layer, queries, keys, values, valid_lens: layer(keys, queries, values, lengths=valid_lens),
         matrices=lambda layer: (*layer.in_weight.chunk(3), layer.out, *[layer.extra] * additive),
@@ -495,8 +496,12 @@ def test_the_formula_that_names_bugs_is_the_one_that_judges(additive):
 
 @here
 def test_an_unknown_bug_is_shown_by_its_example_the_smallest():
-    verdict = verdict_on(lambda *inputs, **given: attention(*inputs, **given) ** 3 + 0.3)
-    assert verdict.text == "Wrong in every call."
+    def unknown(*inputs, **given):
+        return attention(*inputs, **given) ** 3 + 0.3
+
+    neutral, verdict = verdict_on(unknown), verdict_on(unknown, promises=["formula"])
+    assert neutral.state == "other" and "Nothing on the check's list explains it" in neutral.text
+    assert verdict.state == "wrong" and verdict.text == "Wrong in every call."
     queries, keys = verdict.inputs[:2]
     assert queries.shape == (1, 2, 2) and keys.shape == (1, 3, 2)
     assert "queries (1, 2, 2), keys (1, 3, 2), valid_lens [3], num_heads 1" in verdict.evidence
@@ -548,13 +553,15 @@ def test_code_that_does_not_come_back_gets_a_verdict(given, said, monkeypatch):
 
 
 @here
-def test_a_layer_with_too_little_room_for_the_long_call_is_told_to_make_more():
+def test_a_layer_with_too_little_room_for_the_long_call_is_right_and_told_what_it_raises():
     def forward(self, queries, keys, values, valid_lens):
         return Layer.forward(self, queries, keys, values, valid_lens) + 0 * torch.zeros(1, 64, 1)[:, : queries.shape[1]]
 
     verdict = check_layer(variant(forward=forward))
-    assert verdict.state == "wrong" and "wrong with many keys. It raises RuntimeError" in verdict.text
-    assert "let `make` build it for 300" in verdict.next_step
+    assert verdict and "A call with 300 tokens raises RuntimeError" in verdict.text
+    assert "many keys" not in verdict.evidence
+    wrong = check_layer(variant(forward=forward, scores=lambda self, Q, K: Q @ K.mT))
+    assert "not divided by" in wrong.text, wrong
 
 
 @here

@@ -334,7 +334,7 @@ WRONG = {  # what is handed over, and what is said of it
                 project=lambda self, q, k, v: (self.W_q(q), of_first(self.W_k(k), self), of_first(self.W_v(v), self))
             )
         ],
-        "All heads use the keys and values of the first one.",
+        "All heads use the keys and values of one head.",
     ),
     "bias of W_o for each head": (
         [type("Biased", (WithBiases,), {"forward": with_many_biases})],

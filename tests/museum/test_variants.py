@@ -35,20 +35,21 @@ class Changed(nn.Module):
         self.change, self.program, self.heads = change, program, heads
         self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(size, size, bias=False) for _ in range(4))
 
-    def forward(self, x):
+    def forward(self, x, memory=None):
+        memory = x if memory is None else memory
         maps = (self.W_q.weight, self.W_k.weight, self.W_v.weight, self.W_o.weight)
-        allowed = torch.ones(len(x), 1, 1, x.shape[1], dtype=torch.bool)
-        trial = (x, x, x, allowed, *maps, self.heads, {})
+        allowed = torch.ones(len(x), 1, 1, memory.shape[1], dtype=torch.bool)
+        trial = (x, memory, memory, allowed, *maps, self.heads, {})
         return self.program(*self.change(trial))
 
 
-def check(change=lambda trial: trial, program=formula, smallest=1):
+def check(change=lambda trial: trial, program=formula, smallest=1, call=None):
     def make(size, heads, dropout):
         if size // heads < smallest:
             raise ValueError("the heads are too small")
         return Changed(change, program, size, heads)
 
-    return check_layer(make)
+    return check_layer(make, call)
 
 
 @pytest.mark.parametrize("words", RIGHT, ids=" ".join)
@@ -66,7 +67,10 @@ def test_a_wrong_variant_is_named_as_itself(text):
 @pytest.mark.parametrize("number", range(len(other_attentions())))
 def test_an_attention_that_is_no_mistake_is_named_and_not_accused(number):
     text, other = other_attentions()[number]
-    verdict = check(program=lambda *trial: formula(*trial, attention=other))
+    verdict = check(
+        program=lambda *trial: formula(*trial, attention=other),
+        call=lambda layer, x, memory: layer(x, memory),
+    )
     assert verdict.state == "other" and text in verdict.text, verdict
     assert not verdict
 
@@ -213,6 +217,11 @@ class Positioned(Layer):
         heads = self.masked_softmax(self.scores(Q, K), valid_lens) @ V
         return self.W_o(self.merge_heads(heads) * self.gate(queries).sigmoid())
 
+    def gated_by_head(self, queries, keys, values, valid_lens):
+        Q, K, V = self.project(queries, keys, values)
+        heads = self.masked_softmax(self.scores(Q, K), valid_lens) @ V
+        return self.W_o(self.merge_heads(heads * Q[..., :1].sigmoid()))
+
 
 def positioned(change):
     return variant(Positioned, scores=lambda self, Q, K: change(self, Q, K, Q @ K.mT / math.sqrt(Q.shape[-1])))
@@ -230,9 +239,52 @@ MADE_OF = {  # what a layer's weights are the softmax of → the layer
     "RMSNorm of each head's queries and keys, scores times a number of each head.": positioned(
         lambda self, Q, K, scores: self.factor * F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT
     ),
+    "with a number for each head, or for each of its queries": variant(Positioned, forward=Positioned.gated_by_head),
     "This is a gate": variant(Positioned, forward=Positioned.gated),
     "There is one more key and value, which no token has": variant(Positioned, forward=Positioned.with_null),
 }
+
+
+def slowly(X, slow=3):
+    """Turn pairs of halves by angles of which all but the first are so many times smaller than is usual."""
+    size = X.shape[-1]
+    angles = torch.arange(X.shape[2])[:, None] * torch.tensor([1.0, *[1 / slow] * (size // 2 - 1)])
+    angles = angles * 100 ** (-torch.arange(0, size, 2) / size)
+    A, B = X.chunk(2, dim=-1)
+    return torch.cat([A * angles.cos() - B * angles.sin(), B * angles.cos() + A * angles.sin()], dim=-1)
+
+
+SLOW = "rotary positions by other angles (pairs of halves, 1, 0.105, 0.033, 0.011 in one step)"
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (SLOW, {"scores": lambda self, Q, K: slowly(Q) @ slowly(K).mT / math.sqrt(Q.shape[-1])}),
+        (
+            f"RMSNorm of each head's queries and keys, scores times 0.3 in place of 1/√d, {SLOW}",
+            {"scores": lambda self, Q, K: 0.3 * slowly(rms(Q)) @ slowly(rms(K)).mT},
+        ),
+        (
+            f"{SLOW}, a sink",
+            {
+                "scores": lambda self, Q, K: slowly(Q) @ slowly(K).mT / math.sqrt(Q.shape[-1]),
+                "masked_softmax": lambda self, scores, lengths: F.pad(scores, (0, 1), value=0.7).softmax(-1)[..., :-1],
+            },
+        ),
+    ],
+)
+def test_rotary_positions_of_unknown_angles_are_read_from_the_weights(words, parts):
+    verdict = check_layer(variant(**parts), call=lambda layer, x: layer(x, x, x, torch.full((len(x),), x.shape[1])))
+    assert verdict.state == "other" and words in verdict.text, verdict
+
+
+def test_queries_that_are_turned_twice_are_not_taken_for_rotary_positions():
+    def scores(self, Q, K):
+        return slowly(slowly(Q)) @ slowly(K).mT / math.sqrt(Q.shape[-1])
+
+    verdict = check_layer(variant(scores=scores), call=lambda layer, x, valid_lens: layer(x, x, x, valid_lens))
+    assert not verdict and "rotary" not in verdict.text, verdict
 
 
 @pytest.mark.parametrize("words", MADE_OF)
@@ -248,7 +300,7 @@ def test_an_activation_of_heads_outputs_is_not_taken_for_a_gate():
         return self.W_o(F.silu(4 * heads) / 4)  # each number times one between 0 and 1, which it alone decides
 
     verdict = check_layer(variant(forward=activated))
-    assert verdict.state == "wrong" and "gate" not in verdict.text, verdict
+    assert "Nothing on the check's list explains it" in verdict.text, verdict
 
 
 def test_a_causal_mask_alone_is_told_as_such():
