@@ -219,9 +219,12 @@ class LayerCalls:
         most = max(grad.abs().max() for grad in due if grad is not None)
         none, other = [], []
         for (name, x), grad, wanted in zip(found.items(), own, due, strict=True):
-            if grad is None or not grad.isfinite().all() or (grad.abs().max() < 1e-5 * most and x.dim() > 1):
-                none.append(name)  # a bias of keys changes no weight
-            elif wanted is not None and (grad - wanted).abs().max() > 0.01 * most:
+            is_due = x.dim() > 1 if wanted is None else wanted.abs().max() > 1e-5 * most  # a bias of keys has none
+            if (grad is None and wanted is None) or (grad is not None and not grad.isfinite().all()):
+                none.append(name)
+            elif is_due and (grad is None or grad.abs().max() < 1e-5 * most):
+                none.append(name)
+            elif grad is not None and wanted is not None and (grad - wanted).abs().max() > 0.01 * most:
                 other.append(name)
         return none, other * close(output, right)  # what is another in training is told elsewhere
 

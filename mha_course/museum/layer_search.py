@@ -12,7 +12,7 @@ from mha_course.language import listed, sentences, tr
 from mha_course.museum import variants
 from mha_course.museum.layer_calls import LayerCalls
 from mha_course.museum.layer_trials import causal, changed, close, formula, output_of, together, transposed, within
-from mha_course.museum.layer_weights import of_equal_values, reading
+from mha_course.museum.layer_weights import Reading, of_equal_values, reading
 from mha_course.museum.variants import Variant, Words, in_words
 from mha_course.museum.wrong_attention import other_attentions, part_of, programs, wrong_attentions
 from mha_lib.attention import valid_keys
@@ -38,6 +38,18 @@ class Found(NamedTuple):
     text: str
     changes: Sequence[Callable] = ()
     part: str = ""
+
+
+class Read(NamedTuple):
+    """What weights are made of: a variant, a way to read a call, what else they are made of in heads of one size and
+    of another, and the variants that are made of fitted angles, if there are any.
+    """
+
+    row: Variant
+    way: list[Callable]
+    first: Reading
+    second: Reading | None
+    fitted: Sequence[Variant] = ()
 
 
 @functools.cache
@@ -149,13 +161,14 @@ class Search:
 
     def found(self, raises: bool) -> Found | None:
         """Return what explains all calls; None if nothing does. ``raises`` is whether some calls raised an error."""
-        explained = self.explained(self.likely, [row for row in self.sound if not row.mistake])
+        right = [row for row in self.sound if not row.mistake]
+        explained = (of for rows in (lambda: right, lambda: self.fitted) for of in self.explained(self.likely, rows()))
         if first := next(explained, None):
             wide = [self.calls.wide] * bool(self.calls.wide)  # tells pairs of halves from neighbours where few turn
             row, _, changes = next(
                 (of for of in itertools.chain([first], explained) if self.fits(*of[2], calls=wide)), first
             )
-            alike = [other for other in self.sound if other[:2] == row[:2]]  # norms have other numbers ε
+            alike = [other for other in (*self.sound, *self.fitted) if other[:2] == row[:2]]  # norms have other ε
             nearest = min(([*changes[:-1], other.change] for other in alike), key=self.largest_error)
             return self.told("right", row.words, "", nearest)
         scaled = None if raises else self.scaled()
@@ -178,26 +191,51 @@ class Search:
         return Found(state, sentences([in_variant(words, first), *more]), part=part)
 
     @functools.cached_property
-    def read(self) -> tuple[Variant, list[Callable], tuple[Words, ...], list[tuple[float, int]]] | None:
-        """What the weights are made of: a variant, a way to read a call, words for what else, and the factor of all
-        scores with the size of heads, perhaps for two sizes; None if they are made of nothing known.
-        """
-        rows = [row for row in self.sound or self.bare if not row.mistake and row.words[:1] != (variants.FALLING,)]
+    def read(self) -> Read | None:
+        """What the weights are made of; None if they are made of nothing known."""
+        rows = [row for row in self.sound or self.bare if not row.mistake and row.turns != variants.SLOWED]
+        rows = [row for row in rows if row.words[:1] != (variants.FALLING,)]
         for around, way in [(of, way) for of in dict.fromkeys(row.around for row in rows) for way in self.likely]:
-            if first := made_of(self.calls.wide, way, [row for row in rows if row.around is around]):
-                row, words, *factor = first
-                second = made_of(self.calls.wider, way, [row])
-                return row, way, words, [(factor[0], factor[1]), *([(second[2], second[3])] if second else [])]
+            of_around = [row for row in rows if row.around is around]
+            if not (first := self.made_of("wide", way, of_around)):
+                continue
+            row = of_around[first.number]
+            return self.with_known_angles(Read(row, way, first, self.made_of("wider", way, [row])))
         return None
+
+    def with_known_angles(self, read: Read) -> Read:
+        """Return what is read with θ in place of angles, if one makes them."""
+        row, way, _, turned, _ = read
+        for other in variants.with_angles(row, turned.pairs, turned.angles) if turned and turned.angles else ():
+            first, second = self.made_of("wide", way, [other]), self.made_of("wider", way, [other])
+            if first and second and turned:
+                alike = [of for of in self.variants if of[:2] == row[:2]]  # norms have other numbers ε
+                all_of_them = (variants.with_angles(of, turned.pairs, turned.angles) for of in alike)
+                fitted = [of for of in itertools.chain(*all_of_them) if of.words == other.words]
+                return Read(other, way, first, second, fitted)
+        return read
+
+    @property
+    def fitted(self) -> list[Variant]:
+        """The variants with angles of rotary positions that are read from weights."""
+        return [*self.read.fitted] if self.read else []
+
+    def made_of(self, call: str, way: list[Callable], rows: list[Variant]) -> Reading | None:
+        """Return what the weights in the call ``wide`` or ``wider`` are made of, by one of these variants."""
+        if not (given := getattr(self.calls, call)):
+            return None
+        trials = [changed(given[0], [*way, row.change]) for row in rows]
+        return reading(trials, [bool(row.turns) for row in rows], given[1])
 
     def scaled(self) -> Found | None:
         """Return what scores times a fitted number are: wrong, if it changes with the size of heads."""
-        if not self.read or self.read[2] or len(self.read[3]) < 2:
+        if not self.read or self.read.first.words or not (wider := self.read.second):
             return None
-        row, way, _, ((one, size), (two, more)) = self.read
+        row, way, wide, _, _ = self.read
+        one, size, two, more = wide.factor, wide.size, wider.factor, wider.size
         normed = any(word[0] == variants.OF_HEADS for word in row.words)  # these have no size to divide by
         is_constant = abs(two - one) < 0.01 * one
-        alike = [other for other in self.variants if other[:2] == row[:2]]  # norms have other numbers ε
+        alike = [other for other in (*self.variants, *self.fitted) if other[:2] == row[:2]]  # norms have other ε
         for told, power in ((variants.TIMES, 0), (variants.FIXED, 0.5), *[(variants.COSINES, -0.5)] * normed):
             first, second = one / size**power, two / more**power
             if abs(second - first) > 0.01 * first or abs(first - 1) < 0.01:
@@ -247,6 +285,7 @@ class Search:
         """Return the row of ``known`` that explains all calls, perhaps in a variant; None if there is none."""
         rows = [row for row in self.sound or self.variants if not (alone or row.mistake or row.is_rare)]
         rows = [row for row in rows if row.words and (row.around is self.variants[0].around or len(row.words) < 2)]
+        rows += self.fitted * (not alone)
         for row, text, changes in self.explained(self.all_ways, [self.variants[0], *rows], known):
             return self.told(state, row.words, tr(text), changes, part_of(text))
         return None
@@ -275,11 +314,12 @@ class Search:
         if len(self.variants) == 1:
             return ""
         if self.read:
-            row, _, more, ((factor, size), *second) = self.read
-            other = second[0] if second else (factor, size)
+            row, _, first, second, _ = self.read
+            more, factor, size = first.words, first.factor, first.size
+            other = second.factor if second else factor
             if abs(factor - math.sqrt(size)) < 0.01:
                 more = ((variants.UNSCALED,), *more)
-            elif abs(other[0] - factor) > 0.01 * factor:  # one number whatever the size: others are a mistake
+            elif abs(other - factor) > 0.01 * factor:  # one number whatever the size: others are a mistake
                 more = ((variants.FIXED, f"{factor / math.sqrt(size):.3g}"), *more)
             elif abs(factor - 1) > 0.01:
                 more = ((variants.TIMES, f"{factor:.3g}"), *more)
@@ -294,16 +334,6 @@ class Search:
             return ""
         call, output = self.calls.even
         return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways)), tr(UNLIKE))
-
-
-def made_of(call: tuple | None, way: list[Callable], rows: list[Variant]) -> tuple | None:
-    """Return the row of which the weights in a call are made, words for what else, the factor of scores and the size of
-    heads; None if there is none.
-    """
-    trial, output = call or (None, None)
-    trials, turned = [changed(trial, [*way, row.change]) for row in rows if call], [row.is_turned for row in rows]
-    found = reading(trials, turned, output) if call else None
-    return found and (rows[found[0]], *found[1:], len(trial[7]) // trial[8])
 
 
 def in_variant(words: tuple, mistake: str) -> str:

@@ -1,8 +1,8 @@
 """What a layer's attention weights are made of, read from its output: a factor, a bias, a sink, a gate, angles."""
 
-import functools
+import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from mha_course.language import tr
 from mha_course.museum.layer_trials import before_output, formula, together, with_given
-from mha_course.museum.variants import ANGLES, BY_PAIR, BY_STEP, GATED, OF_EACH, PAIRS, SINK, Words
+from mha_course.museum.variants import ANGLES, BY_PAIR, BY_STEP, GATED, OF_EACH, PAIRS, SHARES, SINK, Words
 from mha_course.museum.wrong_attention import back
 from mha_lib.attention import split_heads
 
@@ -54,26 +54,39 @@ def of_equal_values(trial: tuple, output: Tensor) -> str:
     return tr(GATE) if gates.min() > -0.02 and gates.max() < 1.02 and gates.std() > 0.15 and not is_activation else ""
 
 
-def reading(trials: list[tuple], turned: list[bool], output: Tensor) -> tuple[int, tuple[Words, ...], float] | None:
-    """Return of which test call, of some that differ in queries and keys, the weights of a layer with this output are
-    made: its number, words for what else they are made of, and the factor of its scores, NaN where each head has one of
-    its own; None if they are made of none. ``turned`` is which calls have rotary positions: the others are tried with
-    unknown angles, too.
+class Reading(NamedTuple):
+    """What weights are made of: the number of a test call, the size of heads, words for what else, and the factor of
+    scores, NaN where each head has one of its own; and pairs of features and their angles of a step, if they are turned
+    by unknown ones.
+    """
+
+    number: int
+    size: int
+    words: tuple[Words, ...]
+    factor: float
+    pairs: str = ""
+    angles: tuple[float, ...] = ()
+
+
+def reading(trials: list[tuple], turned: list[bool], output: Tensor) -> Reading | None:
+    """Return what the weights of a layer with this output are made of: one of some test calls that differ in queries
+    and keys, perhaps with unknown angles if it is not ``turned`` already; None if they are made of none.
     """
     *_, values, allowed, _, _, W_v, _, num_heads, given = trials[0]
     V = split_heads(values @ W_v.T + given["b_v"], num_heads)
     weights = outputs_of_heads(trials[0], output) @ torch.linalg.pinv(V.double())
-    sure = allowed.expand_as(weights) & ((weights > SURE) | ~allowed).all(-1, keepdim=True)  # rows with all weights
-    if sure.sum((0, 2, 3)).min() < allowed.expand_as(weights)[:, 0].sum() / 8:
+    seen = allowed.expand_as(weights)
+    sure = seen & ((weights > SURE) | ~seen).all(-1, keepdim=True)  # rows with all weights
+    if sure.sum((0, 2, 3)).min() < seen[:, 0].sum() / 8:
         return None
     Q, K, scores = (X.chunk(len(trials)) for X in parts_of(together(trials)))
-    read = [functools.partial(by_factor, of) for of in scores]
-    read += [functools.partial(by_turns, q, k) for q, k, has in zip(Q, K, turned, strict=True) if not has]
-    numbers = [*range(len(trials)), *(number for number, has in enumerate(turned) if not has)]
-    for number, of in zip(numbers, read, strict=True):
-        if found := of(weights, allowed.expand_as(weights), sure):
-            return number, *found
-    return None
+    still = [number for number, of in enumerate(turned) if not of]
+    found = itertools.chain(
+        ((number, by_factor(scores[number], weights, seen, sure)) for number in still),
+        ((number, by_turns(Q[number], K[number], weights, seen, sure)) for number in still),
+        ((number, by_factor(scores[number], weights, seen, sure)) for number, of in enumerate(turned) if of),
+    )
+    return next((Reading(number, Q[0].shape[-1], *read) for number, read in found if read), None)
 
 
 def parts_of(trial: tuple) -> list[Tensor]:
@@ -99,18 +112,24 @@ def centred(X: Tensor, sure: Tensor) -> Tensor:
     return (X - X.sum(-1, keepdim=True) / sure.sum(-1, keepdim=True)).masked_fill(~sure, 0)
 
 
-def by_turns(
-    Q: Tensor, K: Tensor, weights: Tensor, seen: Tensor, sure: Tensor
-) -> tuple[tuple[Words, ...], float] | None:
-    """Return words for the angles by which heads' queries and keys, (batch, heads, number, head size), are turned to
-    make ``weights``, and the factor of scores; None if none do. For each step between two positions, a score is a sum
-    of products of pairs of features, times a cosine and a sine that are fitted.
+def in_pairs(X: Tensor, size: int, halves: bool) -> Tensor:
+    """Return pairs of features as complex numbers: of the first ``size`` ones of one half with the other, or of
+    neighbours; then of neighbours.
+    """
+    first, rest = X[..., :size], X[..., size:].unflatten(-1, (-1, 2))
+    first = first.unflatten(-1, (2, -1)).mT if halves else first.unflatten(-1, (-1, 2))
+    return torch.view_as_complex(torch.cat([first, rest], dim=-2).contiguous())
+
+
+def by_turns(Q: Tensor, K: Tensor, weights: Tensor, seen: Tensor, sure: Tensor) -> tuple[Any, ...] | None:
+    """Return what is told of the angles by which heads' queries and keys, (batch, heads, number, head size), are
+    turned to make ``weights``, as ``Reading`` has it; None if none do. For each step between two positions, a score is
+    a sum of products of pairs of features, times a cosine and a sine that are fitted.
     """
     logs, number, size = centred(weights.clamp(min=1e-30).log(), sure), K.shape[2], Q.shape[3]
     steps = F.one_hot(back(seen) + number - 1, 2 * number - 1).double()  # (q, k, steps)
-    for name, halves in PAIRS.items():
-        parts = [X.unflatten(-1, (2, -1)).mT if halves else X.unflatten(-1, (-1, 2)) for X in (Q, K)]
-        q, k = (torch.view_as_complex(part.contiguous()) for part in parts)
+    for pairs, first in [("neighbours", size), *(("halves", int(share * size) // 2 * 2) for share in SHARES.values())]:
+        q, k = (in_pairs(X, first, PAIRS[pairs]) for X in (Q, K))
         products = torch.view_as_real((q.unsqueeze(-2).conj() * k.unsqueeze(-3)) / math.sqrt(size))
         columns = centred(torch.einsum("bhqkpc,qks->spcbhqk", products, steps), sure).flatten(3).flatten(0, 2).T
         fitted = torch.linalg.lstsq(columns, logs.flatten(), driver="gelsd").solution
@@ -119,16 +138,18 @@ def by_turns(
         turns = torch.view_as_complex(fitted.view(-1, size // 2, 2))
         scores = torch.einsum("bhqkpc,qks,spc->bhqk", products, steps, torch.view_as_real(turns))
         turns = turns[number - 1 : number + 2]  # of 0, 1 and 2 steps
-        factor, angles = turns.abs().mean(), turns[1].angle()
-        if angles.abs().max() > 0.01 and torch.allclose(turns, factor * (turns[1] / factor) ** NEAR, atol=0.02 * factor):
-            words = (ANGLES, name, ", ".join(f"{round(angle, 3):g}" for angle in angles.tolist()))
-            return (words, *beside(weights, scores, seen)), factor.item()
+        factor, angles = turns.abs().mean().item(), turns[1].angle()
+        if angles.abs().max() > 0.01 and torch.allclose(
+            turns, factor * (turns[1] / factor) ** NEAR, atol=0.02 * factor
+        ):
+            words = (ANGLES, pairs, ", ".join(f"{round(angle, 3) + 0:g}" for angle in angles.tolist()))
+            return (words, *beside(weights, scores, seen)), factor, pairs, angles.tolist()
     return None
 
 
 def beside(weights: Tensor, scores: Tensor, seen: Tensor) -> tuple[Words, ...]:
-    """Return words for what keeps ``weights`` that are made of ``scores`` from being their softmax, if anything: a sink,
-    or numbers that multiply a head's output.
+    """Return words for what keeps ``weights`` that are made of ``scores`` from being their softmax, if anything: a
+    sink, or numbers that multiply a head's output.
     """
     if torch.allclose(sums := weights.sum(-1), sums.new_ones(()), atol=1e-3):
         return ()
@@ -137,9 +158,7 @@ def beside(weights: Tensor, scores: Tensor, seen: Tensor) -> tuple[Words, ...]:
     return ((SINK if is_sink else GATED,),)
 
 
-def by_factor(
-    scores: Tensor, weights: Tensor, seen: Tensor, sure: Tensor
-) -> tuple[tuple[Words, ...], float] | None:
+def by_factor(scores: Tensor, weights: Tensor, seen: Tensor, sure: Tensor) -> tuple[tuple[Words, ...], float] | None:
     """Return words for the bias of each two positions and the sink that make ``weights`` of ``scores`` times a factor,
     (batch, heads, queries, keys), and the factor; None if none do.
     """

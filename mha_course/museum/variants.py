@@ -9,7 +9,7 @@ are put in its braces, each translated for itself.
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -39,9 +39,9 @@ class Variant(NamedTuple):
         return any(RARE & {*word} for word in self.words)
 
     @property
-    def is_turned(self) -> bool:
-        """Whether it has rotary positions."""
-        return any(word[0] in (ROTARY, BACKWARDS, SLOWED, PARTIAL) for word in self.words)
+    def turns(self) -> str:
+        """The message of its rotary positions, or ""."""
+        return next((word[0] for word in self.words if word[0] in (ROTARY, BACKWARDS, SLOWED, PARTIAL)), "")
 
 
 def in_words(words: Words) -> str:
@@ -51,7 +51,9 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said = dict.fromkeys([TIMES, FIXED, COSINES, ANGLES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK, GATED])
+    said = dict.fromkeys(
+        [TIMES, FIXED, COSINES, BACKWARDS, PARTIAL, ANGLES, UNSCALED, OF_EACH, BY_STEP, BY_PAIR, SINK, GATED]
+    )
     for row in variants(residual=True) + variants(residual=False):
         said |= dict.fromkeys(part for words in (*row.words, row.mistake) for part in words)
     return [part for part in said if not part[0].isdigit() and part not in NAMES]
@@ -122,12 +124,12 @@ def turned(X, halves=True, base=1e4, slowed=same, sign=1, start=0, minus=-1, swa
     return X * angles.cos() + other * angles.sin()
 
 
-def slow_ones_slowed(angles):
-    """Divide by 8 the angles that make less than a turn in 8,192 tokens, and none that make more than four.
+def slow_ones_slowed(by, angles):
+    """Divide the angles that make less than a turn in 8,192 tokens, and none that make more than four.
     Source: Llama 3.1.
     """
     kept = ((8192 * angles / (2 * math.pi) - 1) / 3).clamp(0, 1)
-    return angles * (kept + (1 - kept) / 8)
+    return angles * (kept + (1 - kept) / by)
 
 
 def half_still(angles):
@@ -207,6 +209,32 @@ def sum_with_norm(norm, residual, X, Y):
     return norm(Y) if residual else X + norm(Y)
 
 
+def with_angles(row: Variant, pairs: str, angles: Sequence[float]) -> Iterator[Variant]:
+    """Yield variants that also turn ``pairs`` of features by these ``angles`` of a step: for each share of the
+    features, and θ to two digits, that gives these angles.
+    """
+    for name, share in SHARES.items():
+        size = int(share * 2 * len(angles)) // 2 * 2
+        base, sign = float(f"{max(abs(angles[1]), 1e-9) ** (-size / 2):.2g}"), math.copysign(1, angles[0])
+        due = [sign * base ** (-2 * i / size) if 2 * i < size else 0 for i in range(len(angles))]
+        if max(abs(one - two) for one, two in zip(due, angles, strict=True)) < 5e-4:
+            message = (PARTIAL, name) if name else (ROTARY,) if sign > 0 else (BACKWARDS,)
+            turn = functools.partial(partly, share=share, base=base, sign=sign, halves=PAIRS[pairs])
+            change = functools.partial(turned_too, row.change, turn)
+            yield Variant(((*message, pairs, f"{base:,.0f}"), *row.words), (), change, row.around)
+
+
+def turned_too(change, turn, trial):
+    """Return a test call that is changed, and whose heads' queries and keys are then turned by ``turn``."""
+    *others, given = change(trial)
+
+    def turned_again(*X):
+        Q, K, V = given["turn"](*X)
+        return turn(Q), turn(K), V
+
+    return *others, {**given, "turn": turned_again}
+
+
 def with_factor(factor, power, trial):
     """Return a test call with its scores times a constant and a power of the heads' size, before any bias."""
     *others, given = trial
@@ -222,7 +250,7 @@ def right_heads() -> list[tuple[tuple[Words, ...], Callable, Callable | None]]:
     found = []
     for parts in itertools.product([NONE, *TURNS], [NONE, *NORMS], [((), None), *BIASES]):
         words, (turn, norm, bias) = tuple(word for word, _ in parts if word), (part for _, part in parts)
-        if len(words) < 2 or not (bias or {*words[0]} & ALONE_ONLY):
+        if len(words) < 2 or not bias:
             found.append((words, functools.partial(heads, norm=norm, turn=turn), bias))
     return sorted(found, key=lambda row: len(row[0]))
 
@@ -255,23 +283,22 @@ OF_TOKENS: list[tuple[str, Callable]] = [
     ("LayerNorm", functools.partial(layer_norm, eps=1e-12)),  # as in BERT, around the layer
 ]
 OF_A_HEAD = OF_TOKENS[:4]
-NAMES = ("RMSNorm", "LayerNorm", "Llama 3.1", "Gemma 3", "modded-nanogpt")  # the same in each language
+NAMES = ("RMSNorm", "LayerNorm", "Llama 3.1", "Llama 3.2", "Gemma 3", "modded-nanogpt")  # the same in each language
 of_neighbours = functools.partial(turned, halves=False)
 PAIRS = {"halves": True, "neighbours": False}
-# θ of today's models; the first is tried with mistakes as well
-BASES = (1e4, 5e5, 1e6, 5e4, 1e5, 1.5e5, 1.6e5, 5e6, 8e6, 1e7, 100.0, 500.0, 1e3, 2e4, 2e5, 2.5e5, 1e8)
-ALONE_ONLY = {f"{base:,.0f}" for base in BASES[10:]}  # θ that is not tried with norms
+BASES = (1e4, 5e5, 1e6)  # the first is tried with mistakes as well; others are read from weights, see ``with_angles``
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
 SLOWED = "rotary positions slowed as in {} (pairs of {}, θ {})"
 PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"
-SHARES = {"1/4": 0.25, "1/2": 0.5, "3/4": 0.75}
+SHARES = {"": 1.0, "3/4": 0.75, "1/2": 0.5, "1/4": 0.25}
 ROWS: Named = [  # turns: words without the pairs, which come last but one, and what is done with either
     *(((ROTARY, f"{base:,.0f}"), functools.partial(turned, base=base)) for base in BASES),
-    ((SLOWED, "Llama 3.1", "500,000"), functools.partial(turned, base=5e5, slowed=slow_ones_slowed)),
+    *(
+        ((SLOWED, name, "500,000"), functools.partial(turned, base=5e5, slowed=functools.partial(slow_ones_slowed, by)))
+        for name, by in (("Llama 3.1", 8), ("Llama 3.2", 32))
+    ),
     ((SLOWED, "Gemma 3", "1,000,000"), functools.partial(turned, base=1e6, slowed=lambda angles: angles / 8)),
     ((SLOWED, "modded-nanogpt", "1,024"), functools.partial(turned, slowed=half_still, sign=-1)),
-    ((BACKWARDS, "10,000"), functools.partial(turned, sign=-1)),
-    *(((PARTIAL, name, "10,000"), functools.partial(partly, share=share)) for name, share in SHARES.items()),
 ]
 TURNS: Named = [
     ((*words, name, base), functools.partial(turn, halves=halves))
@@ -292,12 +319,13 @@ AFTER = "{} of the sum of input and output"
 BEHIND_ADDED = "{} of its output, to which its input is added"
 AROUND_ADDED = "{} of its input and of its output, to which its input is added"
 RARE = {  # words of what has no known mistakes
-    BACKWARDS, PARTIAL, SLOWED, OF_ALL, BEHIND_ADDED, AROUND_ADDED, *(f"{base:,.0f}" for base in BASES[1:]),
+    SLOWED, OF_ALL, BEHIND_ADDED, AROUND_ADDED, *(f"{base:,.0f}" for base in BASES[1:]),
 }  # fmt: skip
 TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
 )  # fmt: skip
-ANGLES = "rotary positions by other angles (pairs of {}, {} in one step)"  # read from weights, as those that follow
+# Angles and what follows are read from weights.
+ANGLES = "rotary positions by other angles (pairs of {}, {} in one step)"
 UNSCALED, OF_EACH = "scores that are not divided by √d", "scores times a number of each head"
 BY_STEP, BY_PAIR = "a bias that depends on i − j", "a bias for each pair of positions"
 SINK = "a sink: one more number for each head in the denominator of the softmax"
