@@ -174,6 +174,15 @@ class LayerCalls:
         return int(seen.max()), -int(seen.min())
 
     @found_once
+    def by_position(self) -> bool:
+        """Whether the last token's output is another one if the keys and values before it change places."""
+        layer, X = self.small(4), self.handed.sequences(2, 4, 4)
+        moved = [part[:, [1, 2, 0, 3]] for part in X]
+        moved[0] = moved[0] if self.handed.num_inputs == 1 else X[0]
+        one, two = (self.handed.output(layer, of, torch.tensor([4, 4]))[0][:, -1] for of in (X, moved))
+        return not close(one, two)
+
+    @found_once
     def keeps(self) -> bool:
         """Whether an output is another one after calls with other inputs, numbers of tokens or examples, or modes."""
         new, others = self.handed.build(self.handed.num_heads, 4), []

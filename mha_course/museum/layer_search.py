@@ -285,6 +285,7 @@ class Search:
         """Return the row of ``known`` that explains all calls, perhaps in a variant; None if there is none."""
         rows = [row for row in self.sound or self.variants if not (alone or row.mistake or row.is_rare)]
         rows = [row for row in rows if row.words and (row.around is self.variants[0].around or len(row.words) < 2)]
+        rows = [row for row in rows if self.calls.by_position or not (row.turns or variants.FALLING in row.words)]
         rows += self.fitted * (not alone)
         for row, text, changes in self.explained(self.all_ways, [self.variants[0], *rows], known):
             return self.told(state, row.words, tr(text), changes, part_of(text))

@@ -77,7 +77,12 @@ def variants(residual: bool) -> list[Variant]:
             added = functools.partial(varied, before=before, after=of)
             found.append(Variant(own, text, added, added))
         if before:
+            over_tokens = functools.partial(varied, before=functools.partial(before, dim=1), after=after)
             found.append(Variant((), UNEVEN, lambda trial, of=within: (trial[0], *of(trial)[1:]), within))
+            found.append(Variant((), OVER_TOKENS, over_tokens, over_tokens))
+        if before and (residual or after):
+            added = functools.partial(varied, before=before, after=functools.partial(norm_added, before, residual))
+            found.append(Variant((), NORM_ADDED, added, added))
         if not name:
             for _, of in OF_TOKENS:
                 found.append(Variant((), ALONE, lambda trial, of=of: (of(trial[0]), *trial[1:]), within))
@@ -202,6 +207,11 @@ def norm_of_sum(norm, residual, X, Y):
     return norm(X + Y) - X if residual else norm(X + Y)
 
 
+def norm_added(norm, residual, X, Y):
+    """Add the norm of a layer's input in place of the input, a mistake; take the input off where the check does so."""
+    return norm(X) + Y - X if residual else norm(X) + Y
+
+
 def sum_with_norm(norm, residual, X, Y):
     """Add a layer's normalised output to its input, as OLMo 2 does, and Gemma 2 behind a norm of the input; take the
     input off again where the check does so.
@@ -261,9 +271,10 @@ def wrong_heads() -> list[tuple[tuple[Words, ...], Words, Callable]]:
     positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
     """
     found: list[tuple] = []
-    of_norms, of_turns = [NONE, *NORMS[: len(OF_A_HEAD)]], [NONE, *TURNS[:2]]
-    for (right, norm), (text, wrong), step in itertools.product(of_norms, mistakes_of(rotated, WRONG_TURNS), (1, -1)):
-        turn, other = [turned, of_neighbours][::step]
+    of_norms, of_turns = [NONE, *NORMS[: len(OF_A_HEAD)]], [NONE, *TURNS[: 2 * len(BASES)]]
+    of_rows = itertools.product(BASES, of_norms, mistakes_of(rotated, WRONG_TURNS), (1, -1))
+    for base, (right, norm), (text, wrong), step in of_rows:
+        turn, other = [functools.partial(of, base=base) for of in (turned, of_neighbours)][::step]
         words = (text, *[*PAIRS][::step])[: 1 + text.count("{}")]
         mistaken = functools.partial(heads, norm=norm, turn=turn, other=other, rotated=wrong)
         found.append(((right,) * bool(right), words, mistaken))
@@ -286,7 +297,7 @@ OF_A_HEAD = OF_TOKENS[:4]
 NAMES = ("RMSNorm", "LayerNorm", "Llama 3.1", "Llama 3.2", "Gemma 3", "modded-nanogpt")  # the same in each language
 of_neighbours = functools.partial(turned, halves=False)
 PAIRS = {"halves": True, "neighbours": False}
-BASES = (1e4, 5e5, 1e6)  # the first is tried with mistakes as well; others are read from weights, see ``with_angles``
+BASES = (1e4, 5e5, 1e6)  # tried with mistakes as well; others are read from weights, see ``with_angles``
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
 SLOWED = "rotary positions slowed as in {} (pairs of {}, θ {})"
 PARTIAL = "rotary positions on {} of the features (pairs of {}, θ {})"
@@ -319,7 +330,7 @@ AFTER = "{} of the sum of input and output"
 BEHIND_ADDED = "{} of its output, to which its input is added"
 AROUND_ADDED = "{} of its input and of its output, to which its input is added"
 RARE = {  # words of what has no known mistakes
-    SLOWED, OF_ALL, BEHIND_ADDED, AROUND_ADDED, *(f"{base:,.0f}" for base in BASES[1:]),
+    SLOWED, OF_ALL, BEHIND_ADDED, AROUND_ADDED,
 }  # fmt: skip
 TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
@@ -338,6 +349,8 @@ WRONG_BIASES: Named = [
         ("The slopes of the bias are in reverse order (ALiBi).", lambda heads, of=steps: of(heads)[::-1], -1),
     )
 ]
+OVER_TOKENS = ("The norm of the input runs over the tokens.",)
+NORM_ADDED = ("The norm of the input is added to the output in place of the input.",)
 UNEVEN = ("The norm is on keys and values, but not on the queries.",)
 ADDED = {  # mistakes of a layer that is to add its input
     ("The input is added to the output twice.",): torch.add,

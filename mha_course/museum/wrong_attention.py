@@ -83,6 +83,16 @@ def glued(heads):
     return heads.reshape(len(heads), heads.shape[2], -1)
 
 
+def by_token(X, num_heads):
+    """Split features into heads and leave the axes as they are, (batch, number, heads, size), a typical mistake."""
+    return X.unflatten(-1, (num_heads, -1))
+
+
+def by_token_merged(heads):
+    """Merge heads (batch, number, heads, size)."""
+    return heads.flatten(2)
+
+
 def every_other(X, num_heads):
     """Give a head every num_heads-th feature, a typical mistake."""
     return X.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)
@@ -258,6 +268,15 @@ MISTAKES = """
         in_blocks(scores, valid, 16, 1, 0) || in_blocks(scores, valid, 64, 0, 0) || in_blocks(scores, valid, 64, 0, 1)
         || in_blocks(scores, valid, 64, 1, 0) => The softmax reads keys in blocks, and does not correct its sums when a
         larger score comes.
+    K.mT -> K.reshape(*K.shape[:2], K.shape[3], K.shape[2]) => The keys are reshaped in QKᵀ, and not transposed.
+    softmax(scores, valid) -> torch.full_like(scores, 1 / scores.shape[3]) => All weights are equal: every key is
+        masked, or the scores do not reach the softmax.
+    weights @ V -> weights.mT @ V => The weights are transposed where they multiply the values.
+    split_heads -> by_token ; merge_heads -> by_token_merged ; valid = allowed.expand(len(scores), 1,
+        *scores.shape[2:]) -> valid = torch.ones_like(scores, dtype=torch.bool) || split_heads -> by_token ;
+        merge_heads -> by_token_merged ; valid = allowed.expand(len(scores), 1, *scores.shape[2:]) -> valid =
+        torch.ones_like(scores, dtype=torch.bool).tril() => Attention runs over the heads of each token, not over the
+        tokens: its input is (batch, number, heads, size) and is not transposed.
     weights @ V -> weights @ K => The keys are averaged instead of the values.
     (values, W_v, b_v) -> (keys, W_v, b_v) => The values are made from the keys.
     (keys, W_k, b_k), (values, W_v, b_v) -> (values, W_k, b_k), (keys, W_v, b_v) || Q @ K.mT -> Q @ V.mT ; weights @ V
