@@ -175,11 +175,11 @@ class LayerCalls:
 
     @found_once
     def by_position(self) -> bool:
-        """Whether the last token's output is another one if the keys and values before it change places."""
-        layer, X = self.small(4), self.handed.sequences(2, 4, 4)
-        moved = [part[:, [1, 2, 0, 3]] for part in X]
+        """Whether the first or the last token's output changes when the keys and values between change places."""
+        layer, X = self.small(4), self.handed.sequences(2, 5, 4)
+        moved = [part[:, [0, 2, 3, 1, 4]] for part in X]
         moved[0] = moved[0] if self.handed.num_inputs == 1 else X[0]
-        one, two = (self.handed.output(layer, of, torch.tensor([4, 4]))[0][:, -1] for of in (X, moved))
+        one, two = (self.handed.output(layer, of, torch.tensor([5, 5]))[0][:, [0, -1]] for of in (X, moved))
         return not close(one, two)
 
     @found_once

@@ -117,15 +117,20 @@ class Search:
         trial, output = self.given[0]
         for way in ways if rows else ():
             trials = [changed(trial, [*way, row.change]) for row in rows]
-            whole = together(trials)
+            whole, all_seen = together(trials), trials[0][3].any(-1).all()
             for text, program in known:
                 if program is not formula and not self.may_be(way, program):
                     continue
                 found, one = output_of(program, whole), output_of(program, trials[0])
-                outputs: list = [] if found is None or one is None else [*found.chunk(len(rows))]
-                if outputs and not close(outputs[0], one):  # it mixes the examples of a batch
-                    outputs = [output_of(program, trial) for trial in trials]
-                for row, got, of_row in zip(rows, outputs, trials, strict=False):
+                if found is None or one is None:
+                    continue
+                outputs = found.unflatten(0, (len(rows), -1))
+                if not close(outputs[0], one):  # it mixes the examples of a batch
+                    outputs = torch.stack([program(*trial) for trial in trials])
+                far = (outputs - output).abs().flatten(1).amax(1) > 0.01 * output.abs().max().clamp(min=1)  # not NaN
+                for row, got, of_row, is_far in zip(rows, outputs, trials, far.tolist(), strict=True):
+                    if is_far and all_seen:
+                        continue
                     if close(got, output, of_row[3]) and self.fits(*way, row.change, program=program):
                         yield row, text, [*way, row.change]
 
@@ -193,7 +198,8 @@ class Search:
     @functools.cached_property
     def read(self) -> Read | None:
         """What the weights are made of; None if they are made of nothing known."""
-        rows = [row for row in self.sound or self.bare if not row.mistake and row.turns != variants.SLOWED]
+        rows = [row for row in self.sound if not row.mistake] or self.bare
+        rows = [row for row in rows if not row.mistake and row.turns != variants.SLOWED]
         rows = [row for row in rows if row.words[:1] != (variants.FALLING,)]
         for around, way in [(of, way) for of in dict.fromkeys(row.around for row in rows) for way in self.likely]:
             of_around = [row for row in rows if row.around is around]
@@ -283,7 +289,8 @@ class Search:
 
     def known(self, known: list, state: str = "wrong", alone: bool = False) -> Found | None:
         """Return the row of ``known`` that explains all calls, perhaps in a variant; None if there is none."""
-        rows = [row for row in self.sound or self.variants if not (alone or row.mistake or row.is_rare)]
+        rows = [row for row in self.sound if not row.mistake] or self.variants
+        rows = [row for row in rows if not (alone or row.mistake or row.is_rare)]
         rows = [row for row in rows if row.words and (row.around is self.variants[0].around or len(row.words) < 2)]
         rows = [row for row in rows if self.calls.by_position or not (row.turns or variants.FALLING in row.words)]
         rows += self.fitted * (not alone)

@@ -121,12 +121,19 @@ def turned(X, halves=True, base=1e4, slowed=same, sign=1, start=0, minus=-1, swa
     Pairs are of one half with the other, or of neighbours. ``slowed`` changes the angles of one step. ``minus`` and
     ``swapped``, angles as the other pairs have them, make mistakes. Source: Su et al. 2021, section 3.2.2.
     """
-    powers = torch.arange(0, X.shape[-1], 2) / X.shape[-1]
-    angles = sign * (torch.arange(X.shape[2]) + start)[:, None] * slowed(base**-powers)
-    angles = angles.repeat(1, 2) if halves is not swapped else angles.repeat_interleave(2, dim=-1)
+    cosines, sines = waves(X.shape[2], X.shape[-1], base, slowed, sign, start, halves is not swapped)
     A, B = X.chunk(2, dim=-1) if halves else (X[..., ::2], X[..., 1::2])
     other = torch.cat([minus * B, A], dim=-1) if halves else torch.stack([minus * B, A], dim=-1).flatten(-2)
-    return X * angles.cos() + other * angles.sin()
+    return X * cosines + other * sines
+
+
+@functools.lru_cache(1000)
+def waves(number, size, base, slowed, sign, start, halves):
+    """Return cosines and sines of the angles of positions and features, (number, size)."""
+    powers = torch.arange(0, size, 2) / size
+    angles = sign * (torch.arange(number) + start)[:, None] * slowed(base**-powers)
+    angles = angles.repeat(1, 2) if halves else angles.repeat_interleave(2, dim=-1)
+    return angles.cos(), angles.sin()
 
 
 def slow_ones_slowed(by, angles):
