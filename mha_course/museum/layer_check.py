@@ -36,6 +36,7 @@ WITHOUT = (
     "If positions, a norm or a bias belong to it, pass it without them: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
+UNLIKE = "Nothing on the check's list explains it: values that are all equal do not come out as W_v and W_o make them."
 LIKE_THIS = "A mistake that is not on the check's list can look like this, too."
 GRADIENTS = (  # what is said of parameters and inputs that none reaches, and of those that another reaches
     "The output is right, but no gradient reaches {names}: it cannot learn.",
@@ -283,8 +284,9 @@ class LayerCheck:
             return self.not_right(told, tr(RANDOM), "dropout")
         if not self.raising and (nearly := self.search.nearly()):
             return self.not_right(sentences([nearly, tr(LIKE_THIS)]), step, state="other")
-        if self.differs and not self.raising and (alike := self.search.alike()):
-            return self.not_right(sentences([alike, tr(LIKE_THIS)]), tr(WITHOUT), state="other")
+        if self.differs and not self.raising and FORMULA not in self.asked:
+            if alike := self.search.alike() or tr(UNLIKE) * bool(self.calls.even and not step):
+                return self.not_right(sentences([alike, tr(LIKE_THIS)]), tr(WITHOUT), state="other")
         every = [result for results in self.stages.values() for result in results]
         shapes = [(result.trial[0].shape[:2], result.problem()) for result in every]
         alone = all(1 in shape if problem else shape[0] > 1 for shape, problem in shapes)  # single examples, or tokens

@@ -22,9 +22,9 @@ NEARLY = (
     "The output is nearly the formula's: it is off by {share} of the largest number, or less, unless scores are large. "
     "Numbers that are rounded to half precision or bfloat16 look like this, and so does a small number that is added."
 )
-UNLIKE = "Nothing on the check's list explains it: values that are all equal do not come out as W_v and W_o make them."
 ALL_ELSE = "Everything else is as in the formula, in every call."
 RESIDUAL = "The input is added to the output (a residual)."  # a known mistake, unless it is meant
+PADDED = "Rows of padded queries are masked or set to 0 as well. The mask is on keys only."
 FORMULA: list[tuple[str, Callable]] = [("", formula)]  # the program without a mistake
 WINDOW = "This is a window: a query attends to {before} keys before it and {behind} behind it, and to its own."
 
@@ -115,23 +115,23 @@ class Search:
         The first call tries all rows at once; the other calls try those that fit it.
         """
         trial, output = self.given[0]
-        for way in ways if rows else ():
+        for way in ways if rows and output is not None else ():
             trials = [changed(trial, [*way, row.change]) for row in rows]
             whole, all_seen = together(trials), trials[0][3].any(-1).all()
             for text, program in known:
                 if program is not formula and not self.may_be(way, program):
                     continue
-                found, one = output_of(program, whole), output_of(program, trials[0])
-                if found is None or one is None:
+                if (one := output_of(program, trials[0])) is None:
                     continue
-                outputs = found.unflatten(0, (len(rows), -1))
-                if not close(outputs[0], one):  # it mixes the examples of a batch
+                found = output_of(program, whole)
+                if found is not None and close(found[: len(one)], one):
+                    outputs = found.unflatten(0, (len(rows), -1))
+                else:  # it mixes the examples of a batch
                     outputs = torch.stack([program(*trial) for trial in trials])
-                far = (outputs - output).abs().flatten(1).amax(1) > 0.01 * output.abs().max().clamp(min=1)  # not NaN
+                off = (outputs - output).abs().flatten(1).amax(1)
+                far = all_seen & (off > 0.01 * output.abs().max().clamp(min=1))  # not where it is NaN
                 for row, got, of_row, is_far in zip(rows, outputs, trials, far.tolist(), strict=True):
-                    if is_far and all_seen:
-                        continue
-                    if close(got, output, of_row[3]) and self.fits(*way, row.change, program=program):
+                    if not is_far and close(got, output, of_row[3]) and self.fits(*way, row.change, program=program):
                         yield row, text, [*way, row.change]
 
     def may_be(self, way: list[Callable], program: Any) -> bool:
@@ -210,14 +210,15 @@ class Search:
         return None
 
     def with_known_angles(self, read: Read) -> Read:
-        """Return what is read with θ in place of angles, if one makes them."""
+        """Return what is read with θ in place of angles, if one makes them, or several that these do not tell apart."""
         row, way, _, turned, _ = read
-        for other in variants.with_angles(row, turned.pairs, turned.angles) if turned and turned.angles else ():
+        if not turned or not turned.angles:
+            return read
+        alike = [of for of in self.variants if of[:2] == row[:2]]  # norms have other numbers ε
+        fitted = [other for of in alike for other in variants.with_angles(of, turned.pairs, turned.angles)]
+        for other in fitted:
             first, second = self.made_of("wide", way, [other]), self.made_of("wider", way, [other])
-            if first and second and turned:
-                alike = [of for of in self.variants if of[:2] == row[:2]]  # norms have other numbers ε
-                all_of_them = (variants.with_angles(of, turned.pairs, turned.angles) for of in alike)
-                fitted = [of for of in itertools.chain(*all_of_them) if of.words == other.words]
+            if first and second:
                 return Read(other, way, first, second, fitted)
         return read
 
@@ -241,7 +242,7 @@ class Search:
         one, size, two, more = wide.factor, wide.size, wider.factor, wider.size
         normed = any(word[0] == variants.OF_HEADS for word in row.words)  # these have no size to divide by
         is_constant = abs(two - one) < 0.01 * one
-        alike = [other for other in (*self.variants, *self.fitted) if other[:2] == row[:2]]  # norms have other ε
+        alike = [*self.fitted, *(other for other in self.variants if other[:2] == row[:2])]  # norms have other ε
         for told, power in ((variants.TIMES, 0), (variants.FIXED, 0.5), *[(variants.COSINES, -0.5)] * normed):
             first, second = one / size**power, two / more**power
             if abs(second - first) > 0.01 * first or abs(first - 1) < 0.01:
@@ -250,7 +251,7 @@ class Search:
             for number, other in itertools.product((float(f"{first:.2g}"), float(f"{first:.3g}"), first), alike):
                 changes = [*way, other.change, functools.partial(variants.with_factor, number, power)]
                 if self.fits(*changes):
-                    words = (*row.words, (told, f"{number:g}"))
+                    words = (*other.words, (told, f"{number:g}"))
                     fixed = "" if normed or not power else tr(WEIGHTS, words=listed(map(in_words, words)))
                     return self.told("right", () if fixed else words, fixed, changes)
         changes = [*way, row.change, functools.partial(variants.with_factor, one, 0)]
@@ -295,7 +296,8 @@ class Search:
         rows = [row for row in rows if self.calls.by_position or not (row.turns or variants.FALLING in row.words)]
         rows += self.fitted * (not alone)
         for row, text, changes in self.explained(self.all_ways, [self.variants[0], *rows], known):
-            return self.told(state, row.words, tr(text), changes, part_of(text))
+            is_other = text == PADDED and self.calls.handed.num_inputs == 1  # nobody reads what padding becomes
+            return self.told("other" if is_other else state, row.words, tr(text), changes, part_of(text))
         return None
 
     def nearly(self) -> str:
@@ -318,9 +320,7 @@ class Search:
         return ""
 
     def alike(self) -> str:
-        """Return a sentence on what is like the formula, and what is not; "" where only the formula will do."""
-        if len(self.variants) == 1:
-            return ""
+        """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
         if self.read:
             row, _, first, second, _ = self.read
             more, factor, size = first.words, first.factor, first.size
@@ -341,7 +341,7 @@ class Search:
         if not self.calls.even:
             return ""
         call, output = self.calls.even
-        return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways)), tr(UNLIKE))
+        return next(filter(None, (of_equal_values(changed(call, way), output) for way in self.ways)), "")
 
 
 def in_variant(words: tuple, mistake: str) -> str:

@@ -73,20 +73,31 @@ def variants(residual: bool) -> list[Variant]:
         rows += [((), text, None, bias) for text, bias in WRONG_BIASES]
         changes = [functools.partial(within, turn=turn, bias=bias) for *_, turn, bias in rows]
         found += [Variant((*w, *own), text, of, within) for (w, text, *_), of in zip(rows, changes, strict=True)]
-        for text, of in ADDED.items() if residual and not after else ():
-            added = functools.partial(varied, before=before, after=of)
-            found.append(Variant(own, text, added, added))
         if before:
-            over_tokens = functools.partial(varied, before=functools.partial(before, dim=1), after=after)
             found.append(Variant((), UNEVEN, lambda trial, of=within: (trial[0], *of(trial)[1:]), within))
-            found.append(Variant((), OVER_TOKENS, over_tokens, over_tokens))
-        if before and (residual or after):
-            added = functools.partial(varied, before=before, after=functools.partial(norm_added, before, residual))
-            found.append(Variant((), NORM_ADDED, added, added))
+        found += wrong_around(own, before, after, residual)
         if not name:
             for _, of in OF_TOKENS:
                 found.append(Variant((), ALONE, lambda trial, of=of: (of(trial[0]), *trial[1:]), within))
     return found
+
+
+def wrong_around(
+    own: tuple[Words, ...], before: Callable | None, after: Callable | None, residual: bool
+) -> list[Variant]:
+    """Return mistakes in what is done with a layer's input and output, with what variants have in the heads."""
+    mistakes: list[tuple[tuple[Words, ...], Words, Any, Any]] = []
+    if residual and not after:
+        mistakes += [(own, text, before, of) for text, of in ADDED.items()]
+    if before:
+        mistakes += [((), OVER_TOKENS, functools.partial(before, dim=1), after)]
+        mistakes += [((), NORM_ADDED, before, functools.partial(norm_added, before))] * residual
+    return [
+        Variant((*words, *more), text, functools.partial(within, turn=turn, bias=bias), within)
+        for more, text, *of in mistakes
+        for within in [functools.partial(varied, before=of[0], after=of[1])]
+        for words, turn, bias in right_heads()
+    ]
 
 
 def around(residual: bool) -> list[tuple[Words, Callable | None, Callable | None]]:
@@ -214,9 +225,9 @@ def norm_of_sum(norm, residual, X, Y):
     return norm(X + Y) - X if residual else norm(X + Y)
 
 
-def norm_added(norm, residual, X, Y):
-    """Add the norm of a layer's input in place of the input, a mistake; take the input off where the check does so."""
-    return norm(X) + Y - X if residual else norm(X) + Y
+def norm_added(norm, X, Y):
+    """Add the norm of a layer's input in place of the input, which the check takes off again: a mistake."""
+    return norm(X) + Y - X
 
 
 def sum_with_norm(norm, residual, X, Y):
