@@ -216,6 +216,7 @@ class Search:
             return read
         alike = [of for of in self.variants if of[:2] == row[:2]]  # norms have other numbers ε
         fitted = [other for of in alike for other in variants.with_angles(of, turned.pairs, turned.angles)]
+        fitted.sort(key=lambda of: "10,000" not in of.words[0])  # the usual θ, where several fit these angles
         for other in fitted:
             first, second = self.made_of("wide", way, [other]), self.made_of("wider", way, [other])
             if first and second:

@@ -128,7 +128,8 @@ def by_turns(Q: Tensor, K: Tensor, weights: Tensor, seen: Tensor, sure: Tensor) 
     """
     logs, number, size = centred(weights.clamp(min=1e-30).log(), sure), K.shape[2], Q.shape[3]
     steps = F.one_hot(back(seen) + number - 1, 2 * number - 1).double()  # (q, k, steps)
-    for pairs, first in [("neighbours", size), *(("halves", int(share * size) // 2 * 2) for share in SHARES.values())]:
+    shares = dict.fromkeys((int(share * size) + up) // 2 * 2 for share in SHARES.values() for up in (0, 1))
+    for pairs, first in [("neighbours", size), *(("halves", share) for share in shares)]:
         q, k = (in_pairs(X, first, PAIRS[pairs]) for X in (Q, K))
         products = torch.view_as_real((q.unsqueeze(-2).conj() * k.unsqueeze(-3)) / math.sqrt(size))
         columns = centred(torch.einsum("bhqkpc,qks->spcbhqk", products, steps), sure).flatten(3).flatten(0, 2).T

@@ -126,22 +126,23 @@ def same(X):
     return X
 
 
-def turned(X, halves=True, base=1e4, slowed=same, sign=1, start=0, minus=-1, swapped=False):
+def turned(X, halves=True, base=1e4, slowed=same, sign=1, start=0, minus=-1, swapped=False, of=None):
     """Turn pairs of features by angles that grow with the position, (batch, heads, number, head size), as RoPE does.
 
-    Pairs are of one half with the other, or of neighbours. ``slowed`` changes the angles of one step. ``minus`` and
-    ``swapped``, angles as the other pairs have them, make mistakes. Source: Su et al. 2021, section 3.2.2.
+    Pairs are of one half with the other, or of neighbours. ``slowed`` changes the angles of one step, which fall as in
+    heads with ``of`` features. ``minus`` and ``swapped``, angles as the other pairs have them, make mistakes.
+    Source: Su et al. 2021, section 3.2.2.
     """
-    cosines, sines = waves(X.shape[2], X.shape[-1], base, slowed, sign, start, halves is not swapped)
+    cosines, sines = waves(X.shape[2], X.shape[-1], of or X.shape[-1], base, slowed, sign, start, halves is not swapped)
     A, B = X.chunk(2, dim=-1) if halves else (X[..., ::2], X[..., 1::2])
     other = torch.cat([minus * B, A], dim=-1) if halves else torch.stack([minus * B, A], dim=-1).flatten(-2)
     return X * cosines + other * sines
 
 
 @functools.lru_cache(1000)
-def waves(number, size, base, slowed, sign, start, halves):
+def waves(number, size, of, base, slowed, sign, start, halves):
     """Return cosines and sines of the angles of positions and features, (number, size)."""
-    powers = torch.arange(0, size, 2) / size
+    powers = torch.arange(0, size, 2) / of
     angles = sign * (torch.arange(number) + start)[:, None] * slowed(base**-powers)
     angles = angles.repeat(1, 2) if halves else angles.repeat_interleave(2, dim=-1)
     return angles.cos(), angles.sin()
@@ -161,10 +162,11 @@ def half_still(angles):
     return torch.cat([1024.0 ** -torch.linspace(0, 1, number), angles.new_zeros(len(angles) - number)])
 
 
-def partly(X, share, **options):
-    """Turn the first features alone, this share of them; none where a head has too few."""
-    size = int(share * X.shape[-1]) // 2 * 2
-    return torch.cat([turned(X[..., :size], **options), X[..., size:]], dim=-1) if size else X
+def partly(X, share, even=True, **options):
+    """Turn the first features alone, this share of them, in pairs: if not ``even``, one more where they are odd."""
+    size = int(share * X.shape[-1])
+    size, of = (size // 2 * 2, None) if even else (size + size % 2, size)
+    return torch.cat([turned(X[..., :size], of=of, **options), X[..., size:]], dim=-1) if size else X
 
 
 def normed(Q, K, V, norm):
@@ -241,13 +243,14 @@ def with_angles(row: Variant, pairs: str, angles: Sequence[float]) -> Iterator[V
     """Yield variants that also turn ``pairs`` of features by these ``angles`` of a step: for each share of the
     features, and θ to two digits, that gives these angles.
     """
-    for name, share in SHARES.items():
-        size = int(share * 2 * len(angles)) // 2 * 2
+    number = 2 * len(angles)
+    for (name, share), even in itertools.product(SHARES.items(), (True, False)):
+        size = int(share * number) // 2 * 2 if even else int(share * number)
         base, sign = float(f"{max(abs(angles[1]), 1e-9) ** (-size / 2):.2g}"), math.copysign(1, angles[0])
         due = [sign * base ** (-2 * i / size) if 2 * i < size else 0 for i in range(len(angles))]
-        if max(abs(one - two) for one, two in zip(due, angles, strict=True)) < 5e-4:
+        if max(abs(one - two) for one, two in zip(due, angles, strict=True)) < 5e-4 and (even or share < 1):
             message = (PARTIAL, name) if name else (ROTARY,) if sign > 0 else (BACKWARDS,)
-            turn = functools.partial(partly, share=share, base=base, sign=sign, halves=PAIRS[pairs])
+            turn = functools.partial(partly, share=share, even=even, base=base, sign=sign, halves=PAIRS[pairs])
             change = functools.partial(turned_too, row.change, turn)
             yield Variant(((*message, pairs, f"{base:,.0f}"), *row.words), (), change, row.around)
 

@@ -269,8 +269,8 @@ MISTAKES = """
         || in_blocks(scores, valid, 64, 1, 0) => The softmax reads keys in blocks, and does not correct its sums when a
         larger score comes.
     K.mT -> K.reshape(*K.shape[:2], K.shape[3], K.shape[2]) => The keys are reshaped in QKᵀ, and not transposed.
-    softmax(scores, valid) -> torch.full_like(scores, 1 / scores.shape[3]) => All weights are equal: every key is
-        masked, or the scores do not reach the softmax.
+    softmax(scores, valid) -> torch.full_like(scores, 1 / scores.shape[3]) || softmax(0 * scores, valid) => All weights
+        are equal: every key is masked, or all scores are the same.
     weights @ V -> weights.mT @ V => The weights are transposed where they multiply the values.
     split_heads -> by_token ; merge_heads -> by_token_merged ; valid = allowed.expand(len(scores), 1,
         *scores.shape[2:]) -> valid = torch.ones_like(scores, dtype=torch.bool) || split_heads -> by_token ;
