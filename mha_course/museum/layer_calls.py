@@ -132,7 +132,7 @@ class LayerCalls:
         layer = self.handed.build(self.handed.num_heads, size)
         with torch.no_grad():
             for matrix in (part for part in layer.parameters() if part.dim() > 1):
-                matrix *= 0.2
+                matrix *= 0.2 * min(1, 8 / (size * self.handed.unit)) ** 0.5
         return layer
 
     def of_many(self, batches: int, number: int, size: int, are_equal: bool = False) -> tuple:
@@ -156,12 +156,12 @@ class LayerCalls:
     @found_once
     def wide(self) -> tuple:
         """A call with heads of more features than keys, of which weights are read; ``wider`` has other heads."""
-        return self.of_many(1, 5, 8)
+        return self.of_many(1, 5, max(8 // self.handed.unit, 1))
 
     @found_once
     def wider(self) -> tuple:
         """A call with heads of another size."""
-        return self.of_many(1, 5, 12)
+        return self.of_many(1, 5, max(12 // self.handed.unit, 2))
 
     @found_once
     def reach(self) -> tuple[int, int]:

@@ -13,7 +13,8 @@ from mha_course.museum import variants
 from mha_course.museum.layer_calls import LayerCalls
 from mha_course.museum.layer_trials import causal, changed, close, formula, output_of, together, transposed, within
 from mha_course.museum.layer_weights import Reading, of_equal_values, reading
-from mha_course.museum.variants import Variant, Words, in_words
+from mha_course.museum.rotary_positions import SLOWED, Words
+from mha_course.museum.variants import Variant, in_words
 from mha_course.museum.wrong_attention import other_attentions, part_of, programs, wrong_attentions
 from mha_lib.attention import valid_keys
 
@@ -199,8 +200,8 @@ class Search:
     def read(self) -> Read | None:
         """What the weights are made of; None if they are made of nothing known."""
         rows = [row for row in self.sound if not row.mistake] or self.bare
-        rows = [row for row in rows if not row.mistake and row.turns != variants.SLOWED]
-        rows = [row for row in rows if row.words[:1] != (variants.FALLING,)]
+        unread = {SLOWED, variants.FALLING[0]}
+        rows = [row for row in rows if not row.mistake and not unread & {word[0] for word in row.words}]
         for around, way in [(of, way) for of in dict.fromkeys(row.around for row in rows) for way in self.likely]:
             of_around = [row for row in rows if row.around is around]
             if not (first := self.made_of("wide", way, of_around)):
@@ -212,7 +213,7 @@ class Search:
     def with_known_angles(self, read: Read) -> Read:
         """Return what is read with θ in place of angles, if one makes them, or several that these do not tell apart."""
         row, way, _, turned, _ = read
-        if not turned or not turned.angles:
+        if not (turned and turned.angles):
             return read
         alike = [of for of in self.variants if of[:2] == row[:2]]  # norms have other numbers ε
         fitted = [other for of in alike for other in variants.with_angles(of, turned.pairs, turned.angles)]

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from mha_course.language import tr
 from mha_course.museum.layer_trials import before_output, formula, together, with_given
-from mha_course.museum.variants import ANGLES, BY_PAIR, BY_STEP, GATED, OF_EACH, PAIRS, SHARES, SINK, Words
+from mha_course.museum.rotary_positions import PAIRS, SHARES, Words
+from mha_course.museum.variants import ANGLES, BY_PAIR, BY_STEP, GATED, OF_EACH, SINK
 from mha_course.museum.wrong_attention import back
 from mha_lib.attention import split_heads
 

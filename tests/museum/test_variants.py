@@ -8,7 +8,7 @@ import wrong_by_rule
 from changed_layers import variant
 from torch import nn
 from torch.nn import functional as F
-from wrong_by_rule import of_pairs, rms, rotary
+from wrong_by_rule import rms, rotary
 
 from mha_course.checking.edits import mistakes_of
 from mha_course.exercises import check_layer
@@ -95,14 +95,50 @@ def test_a_norm_of_heads_is_a_variant_with_any_small_number_in_it(eps):
     assert verdict and "RMSNorm of each head's queries and keys" in verdict.text, verdict
 
 
-@pytest.mark.parametrize(("turn", "pairs"), [(rotary, "halves"), (of_pairs, "neighbours")])
-def test_a_part_of_the_features_is_turned_where_small_heads_have_none(turn, pairs):
-    def turned(X):
-        share = X.shape[-1] // 4 * 2
-        return torch.cat([turn(X[..., :share]), X[..., share:]], -1) if share else X
+def turned_by(base, halves=True, sign=1, share=1.0, norm=lambda X: X, factor=1.0):
+    """Scores of queries and keys of which a share of the features is turned by rotary positions."""
 
-    verdict = check_layer(variant(scores=lambda self, Q, K: turned(Q) @ turned(K).mT / math.sqrt(Q.shape[-1])))
-    assert verdict and f"rotary positions on 1/2 of the features (pairs of {pairs}, θ 10,000)" in verdict.text, verdict
+    def turn(X):
+        size = int(share * X.shape[-1]) // 2 * 2
+        first, rest = norm(X).split([size, X.shape[-1] - size], dim=-1)
+        pairs = first.unflatten(-1, (2, -1)).mT if halves else first.unflatten(-1, (-1, 2))
+        angles = sign * torch.arange(X.shape[2])[:, None] * base ** (-torch.arange(0, size, 2) / max(size, 1))
+        pairs = torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones(angles.shape), angles)
+        parts = torch.view_as_real(pairs)
+        return torch.cat([(parts.mT if halves else parts).flatten(-2), rest], dim=-1)
+
+    return lambda self, Q, K: factor * turn(Q) @ turn(K).mT / math.sqrt(Q.shape[-1])
+
+
+def of_tokens(X):
+    return F.layer_norm(X, X.shape[-1:])
+
+
+TURNED = {  # what is said → the scores
+    "rotary positions (pairs of halves, θ 30,000)": turned_by(30_000),
+    "rotary positions (pairs of halves, θ 130,000, backwards)": turned_by(130_000, sign=-1),
+    "rotary positions (pairs of neighbours, θ 75,000,000), LayerNorm of each head's queries and keys": turned_by(
+        75e6, halves=False, norm=of_tokens
+    ),
+    "rotary positions (pairs of neighbours, θ 250,000), RMSNorm of each head's queries and keys, scores times 1.44": (
+        turned_by(25e4, halves=False, norm=rms, factor=1.44)
+    ),
+    "rotary positions on 1/2 of the features (pairs of halves, θ 10,000)": turned_by(1e4, share=0.5),
+    "rotary positions on 1/2 of the features (pairs of neighbours, θ 10,000)": turned_by(1e4, halves=False, share=0.5),
+    "rotary positions on 3/4 of the features (pairs of halves, θ 200,000)": turned_by(2e5, share=0.75),
+}
+
+
+@pytest.mark.parametrize("words", TURNED)
+def test_the_angles_of_rotary_positions_are_read_from_the_weights(words):
+    verdict = check_layer(variant(scores=TURNED[words]))
+    assert verdict and f"with {words}." in verdict.text, verdict
+
+
+@pytest.mark.parametrize("base", [5e5, 1e6])
+def test_a_mistake_is_named_in_a_layer_with_another_theta(base):
+    verdict = check_layer(variant(scores=turned_by(base), merge_heads=lambda self, X: X.permute(0, 2, 3, 1).flatten(2)))
+    assert verdict.state == "wrong" and f"θ {base:,.0f}): The heads are merged with head and feature" in verdict.text
 
 
 def test_numbers_that_are_rounded_are_told_as_nearly_right():
