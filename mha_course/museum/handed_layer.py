@@ -187,16 +187,15 @@ class HandedLayer:
                     parameter.zero_()
         return layer
 
-    def unread(self, layer: Any) -> set[str]:
-        """Return the names of the parameters that no bias from ``matrices`` is, or is made of."""
+    def unread(self, layer: Any) -> dict[str, Tensor]:
+        """Return by their names the parameters that no bias from ``matrices`` is, or is made of."""
         with torch.enable_grad():
             biases = [b for _, b in self.pairs(layer) if isinstance(b, Tensor)]
             made = [b.sum() for b in biases if b.requires_grad]
-        read, named = {storage_of(b) for b in biases}, dict(layer.named_parameters())
-        asked = {name: p for name, p in named.items() if p.requires_grad}
-        grads = torch.autograd.grad(made, list(asked.values()), allow_unused=True) if made and asked else []
-        of_them = {name for name, grad in zip(asked, grads, strict=False) if grad is not None}
-        return {name for name, p in named.items() if storage_of(p) not in read and name not in of_them}
+        learned = [p for p in layer.parameters() if p.requires_grad]
+        grads = torch.autograd.grad(made, learned, allow_unused=True) if made and learned else []
+        read = [*biases, *(p for p, grad in zip(learned, grads, strict=False) if grad is not None)]
+        return {name: p for name, p in layer.named_parameters() if storage_of(p) not in map(storage_of, read)}
 
     def pairs(self, layer: Any) -> list[tuple[Any, Any]]:
         """W_q, W_k, W_v, W_o and perhaps w_v, as they are, each with its bias."""

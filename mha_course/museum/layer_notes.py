@@ -52,9 +52,8 @@ def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str])
         faults |= {"bias": fault_of_biases(handed, way)} if "bias" in asked else {}
     notes += [(topic, not fault, fault) for topic, fault in faults.items()]
     notes += [("", True, told) for told in on_other_calls(handed, layer, way)]
-    unread = handed.unread(layer)
-    biases = [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name and name in unread]
-    if names := [name for name in biases if not re.search(OF_NORMS, name)]:
+    unread = handed.unread(layer).items()
+    if names := [name for name, b in unread if b.dim() == 1 and "bias" in name and not re.search(OF_NORMS, name)]:
         told = "Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias)."
         notes.append(("", True, tr(told, names=", ".join(names[:4]))))
     return notes
