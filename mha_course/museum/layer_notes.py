@@ -188,8 +188,7 @@ def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tupl
     if still_sum_to_1 and none_dropped and (used - weights).abs().max() > 0.01:
         told = "The output is right, but not in training: dropout acts before the softmax, and belongs on the weights."
         raise MistakeError(tr(told), "dropout")
-    factors = used / weights.clamp(min=1e-9)
-    wrong = dropped_otherwise(factors, weights > 0.02, RATE)
+    wrong = dropped_otherwise(used / weights.clamp(min=1e-9), weights > 0.02, RATE)
     return not wrong, wrong or tr("Dropout acts on the weights.")
 
 
