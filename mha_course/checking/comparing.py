@@ -188,5 +188,7 @@ def alike(first: Result, second: Result) -> bool:
     """Return whether two calls returned the same numbers or raised the same error."""
     if first.got.error or second.got.error:
         return first.got.error == second.got.error
+    if first.got.value is None or second.got.value is None:
+        return first.got.value is second.got.value
     one, other = as_tensor(first.got.value), as_tensor(second.got.value)
     return other is not None and not other.is_complex() and equal(one, other)
