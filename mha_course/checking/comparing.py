@@ -69,8 +69,7 @@ class Result:
         if self.got.error:
             return self.got.raised()
         if got is None or (got.dim() != right.dim() and not isinstance(self.right, Tensor)):
-            words = {"needed": needed(self.right), "given": given(self.got.value)}
-            return tr("{needed}, your function returns {given}", **words)
+            return tr("{needed}, your function returns {given}", needed=needed(self.right), given=given(self.got.value))
         if got.shape != right.shape:
             return tr("the shape must be {right}, yours is {own}", right=tuple(right.shape), own=tuple(got.shape))
         if (position := first_difference(got, right)) is not None:
@@ -175,8 +174,7 @@ def outcome_of(program: Callable, trial: tuple) -> Outcome:
 
 
 def explains(program: Callable, results: Sequence[Result]) -> bool:
-    """Return whether ``program``, a known mistake, returns in every test call what the learner's answer returned.
-    It must be wrong in some of them.
+    """Return whether ``program``, a mistake, returns what the answer did in every test call, and is wrong in some.
 
     One equal result would be no evidence, and a program that is right in all these calls does not explain what is wrong
     with right numbers in a wrong form.

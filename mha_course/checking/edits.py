@@ -61,10 +61,8 @@ def with_edits(right: Callable, edits: Edits) -> Callable:
         ValueError: what one of them is to replace does not stand there exactly once, or what comes of it is no Python.
     """
     source = re.sub(r"  # .*", "", source_of_answer(right))
-    counts = {old: source.count(old) for old in edits}
-    if set(counts.values()) != {1}:
-        wrong = ", ".join(f"{old!r} stands there {count} times" for old, count in counts.items() if count != 1)
-        raise ValueError(f"{right.__name__}: what is replaced must stand there once; {wrong}")
+    if wrong := [f"{old!r} stands there {source.count(old)} times" for old in edits if source.count(old) != 1]:
+        raise ValueError(f"{right.__name__}: what is replaced must stand there once; {', '.join(wrong)}")
     source = re.sub("|".join(map(re.escape, edits)), lambda found: edits[found[0]], source)
     namespace: dict[str, Any] = {}
     try:

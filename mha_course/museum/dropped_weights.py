@@ -15,10 +15,8 @@ def dropped_otherwise(factors: Tensor, sure: Tensor, rate: float) -> str:
     (batch, heads, queries, keys).
     """
     kept = factors.abs() > 0.02
-    if not sure.any():
-        return ""
-    factor = factors[kept & sure].median().item() if (kept & sure).any() else math.nan
-    if not torch.allclose(factors[kept & sure], torch.tensor(factor, dtype=torch.double), rtol=0.02):
+    factor = factors[kept & sure].median()  # NaN where none is kept
+    if not torch.allclose(factors[kept & sure], factor, rtol=0.02):
         return tr(
             "Dropout does not act on each weight alone: some are neither dropped nor multiplied by what all others are."
         )
@@ -30,8 +28,7 @@ def dropped_otherwise(factors: Tensor, sure: Tensor, rate: float) -> str:
         same = (kept == kept.roll(1, axis))[both].double()
         if factors.shape[axis] > 1 and len(same) > 100 and same.mean() > (1 + by_chance) / 2:
             return tr(acts, how=tr("those of different {axis} are dropped together", axis=tr(name)))
-    error = 5 * math.sqrt(rate * (1 - rate) / sure.sum().item())
-    if abs(share - rate) > error:
+    if abs(share - rate) > 5 * math.sqrt(rate * (1 - rate) / sure.sum().item()):
         words = {"share": f"{share:.0%}", "rate": f"{rate:.0%}"}
         return tr(acts, how=tr("{share} of them are dropped where {rate} is asked for", **words))
     if abs(factor - due) > 0.01:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, in_one, line_of, run_safely
 from mha_course.checking.wording import kind_of
-from mha_course.language import sentences, tr
+from mha_course.language import english, sentences, tr
 from mha_course.museum.layer_matrices import NAMES, by_name, pair, spread, storage_of
 from mha_course.museum.masks_by_effect import FORMS, working_form
 from mha_lib.attention import valid_keys
@@ -27,34 +27,22 @@ NO_LENGTHS = (
 OF_NORMS = r"(?i)norm|(^|[._])ln"  # in names of parameters; a norm's weights may be (heads, size)
 HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
 UNFINISHED = {  # error of a class that is half written, with its line → what to write next, and the part it is in
-    r"before Module.__init__\(\) call": (
-        "`super().__init__()` is missing: it is the first line of `__init__`.",
-        "init",
-    ),
-    r"'\w+' object has no attribute '(\w+)'.* at “.*\bself\.\1\b": (
-        "`self.{0}` is used, and `__init__` does not set it.",
-        "init",
-    ),
-    r"'tuple' (object|and)|and 'tuple'|not tuple": (
-        "A function that returns a pair gives a tuple. Unpack it, as in `heads, weights = attention(…)`.",
-        "scores",
-    ),
-    r"forward\(\) takes .* positional|forward\(\) missing|forward\(\) got an unexpected": (
-        "Give `forward` these arguments, or hand over `call`. {call}",
-        "",
-    ),
-    "Expected size for first two": (
-        "In `A @ B`, the last axis of A is as long as the last but one of B: for the scores, transpose the last two "
-        "axes of the keys.",
-        "scores",
-    ),
-    "cannot be multiplied": (
-        "In `A @ B`, the last axis of A is as long as the last but one of B. Print both shapes.",
-        "",
-    ),
+    r"before Module.__init__\(\) call":
+        ("`super().__init__()` is missing: it is the first line of `__init__`.", "init"),
+    r"'\w+' object has no attribute '(\w+)'.* at “.*\bself\.\1\b":
+        ("`self.{0}` is used, and `__init__` does not set it.", "init"),
+    r"'tuple' (object|and)|and 'tuple'|not tuple":
+        ("A function that returns a pair gives a tuple. Unpack it, as in `heads, weights = attention(…)`.", "scores"),
+    r"forward\(\) takes .* positional|forward\(\) missing|forward\(\) got an unexpected":
+        ("Give `forward` these arguments, or hand over `call`. {call}", ""),
+    "Expected size for first two":
+        ("In `A @ B`, the last axis of A is as long as the last but one of B: for the scores, transpose the last two "
+         "axes of the keys.", "scores"),
+    "cannot be multiplied":
+        ("In `A @ B`, the last axis of A is as long as the last but one of B. Print both shapes.", ""),
     r"'NoneType' object": ("An argument that is left out is None. {call}", ""),
     r"got a tensor of shape \(\d+, \d+, \d+, \d+\)": ("Merge the heads, and apply W_o.", "output"),
-}
+}  # fmt: skip
 
 
 class HandedLayer:
@@ -76,25 +64,19 @@ class HandedLayer:
         self.make, self.given_call, self.given_matrices = make, call, matrices
         self.residual, self.gated, self.unit = residual, head_mask, unit
         self.form: Callable | None = None
-        self.mask_name = self.mask_note = ""
+        self.mask_note = ""
         (outcome,) = run_safely(self.makes, [()])
-        made: tuple = outcome.value or ([], [(outcome.error, outcome.line)], [], [], False)
-        self.heads, errors, names, required, is_torchs = made
+        self.heads, names, required, is_torchs = outcome.value
         if is_torchs:  # it imports this in a call with a mask: once here, not in each process, for seconds
             importlib.import_module("torch.fx.experimental.symbolic_shapes")
-        if not self.heads:
-            error, line = errors[0]
-            raise in_words(tr("The layer could not be made"), error, line, about="init")
         self.num_heads = max(self.heads)
         if call is not None:
             names, required = parameters_of(call)
             names = names if "*inputs" in names else names[1:]
-        names = [name for name in names if name != "head_mask"]
         lengths = [name for name in names if re.search("len|valid|^n$", name)]
-        if not lengths and (masks := [name for name in names if re.search("mask|causal", name)]):
-            self.mask_name = next((name for name in masks if "pad" in name), masks[0])
-            names = [name for name in names if name not in masks]
-        names = [name for name in names if name in (*required, *lengths)]
+        masks = [] if lengths else [name for name in names if re.search("mask|causal", name)]
+        self.mask_name = next((name for name in masks if "pad" in name), [*masks, ""][0])
+        names = [name for name in names if name in (*required, *lengths) and name not in masks]
         if "*inputs" in names or (len(names) == 4 and not lengths):
             names, lengths = ["queries", "keys", "values", "valid_lens"], ["valid_lens"]
         self.length_name, self.masks = lengths[0] if lengths else "", bool(lengths)
@@ -110,34 +92,19 @@ class HandedLayer:
 
     def find_mask(self, is_required: bool) -> None:
         """Find the form of a mask that keeps padding out, or later tokens."""
-
-        def search() -> tuple:
-            layer = self.build(self.num_heads, 2)
-
-            def output(inputs: Sequence[Tensor], lengths: Tensor, form: Callable) -> Tensor:
-                self.form = form
-                return self.output(layer, inputs, lengths)[0]
-
-            return working_form(output, self.sequences(2, 4, 2), self.num_inputs)
-
-        (outcome,) = run_safely(search, [()])
-        found, runs, error = outcome.value or (None, None, outcome.error)
-        if found:
-            self.form, self.masks = FORMS[found], "batch" in found[1]
-            self.mask_note = tr(found[0], name=self.mask_name, shape=found[1])
-            return
-        self.mask_note = tr(
+        (outcome,) = run_safely(lambda: working_form(self), [()])
+        form, has_effect, error = outcome.value or (("", ""), False, outcome.error or ())
+        self.form, self.masks = FORMS.get(form), "batch" in form[1]
+        told = (
             "None of the masks that were tried as `{name}` masks the padding. Pass what it takes, made from the "
-            "lengths: "
-            "`call=lambda layer, {inputs}, valid_lens: layer({inputs}, {name}=…)`, where "
-            "`torch.arange(keys) < valid_lens[:, None]` is True for each key that takes part.",
-            name=self.mask_name,
-            inputs=SEQUENCES[self.num_inputs],
+            "lengths: `call=lambda layer, {inputs}, valid_lens: layer({inputs}, {name}=…)`, where "
+            "`torch.arange(keys) < valid_lens[:, None]` is True for each key that takes part."
         )
-        if is_required and not runs:
-            raises = in_words(tr("It raises"), error, "").args[0] if error else ""
-            raise NotYetError(sentences([self.mask_note, raises]))
-        self.form, self.masks = FORMS[runs] if runs else None, bool(runs)
+        if has_effect:
+            told = form[0]
+        self.mask_note = tr(told, name=self.mask_name, shape=form[1], inputs=SEQUENCES[self.num_inputs])
+        if is_required and not self.form:
+            raise NotYetError(sentences([self.mask_note, in_words(tr("It raises"), error, "").args[0]]))
 
     @property
     def signature(self) -> str:
@@ -145,14 +112,14 @@ class HandedLayer:
         lengths, gates = ", valid_lens" * self.masks, ", head_mask=…" * self.gated
         return tr("It is called as layer({inputs}).", inputs=f"{SEQUENCES[self.num_inputs]}{lengths}{gates}")
 
-    def makes(self) -> tuple[list[int], list[tuple], list[str], list[str], bool]:
-        """Heads for which it can be made, other errors, what ``forward`` takes and needs, whether it uses torch's."""
+    def makes(self) -> tuple[list[int], list[str], list[str], bool]:
+        """Return for how many heads it can be made, what ``forward`` takes and needs, and whether it uses torch's."""
         heads, errors, is_torchs = [], [], False
         takes: tuple[list[str], list[str]] = [], []
         for number in HEADS:
             try:
                 layer = self.make(2 * self.unit * number, number, 0.0)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 errors.append((error_in_words(error), line_of(error)))
                 continue
             if not isinstance(layer, nn.Module):
@@ -160,7 +127,9 @@ class HandedLayer:
             heads.append(number)
             takes = parameters_of(layer.forward)
             is_torchs = any(isinstance(module, nn.MultiheadAttention) for module in layer.modules())
-        return heads, errors, *takes, is_torchs
+        if not heads:
+            raise in_words(tr("The layer could not be made"), *errors[0], about="init")
+        return heads, *takes, is_torchs
 
     def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
         """Return what the layer returns."""
@@ -178,15 +147,12 @@ class HandedLayer:
     def output(
         self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None
     ) -> tuple:
-        """Return the output, without a residual and checked for its shape, and the weights that the layer reports.
-        In evaluation no gradients are kept.
-        """
+        """Return the output, less a residual, and the weights that a layer reports; in evaluation without gradients."""
         with torch.set_grad_enabled(layer.training and torch.is_grad_enabled()):
             got = self.call(layer, inputs, lengths, gates)
         weights: Any = getattr(layer, "attention_weights", None)
         while isinstance(got, tuple | list) and got:
             got, weights = got[0], got[1] if len(got) > 1 and isinstance(got[1], Tensor) else weights
-        got = getattr(got, "last_hidden_state", got)
         if got is None:
             raise NotYetError(tr("`forward` returns nothing so far: `return` the output."), "output")
         if not isinstance(got, Tensor) or got.shape != inputs[0].shape:
@@ -221,20 +187,19 @@ class HandedLayer:
                     parameter.zero_()
         return layer
 
-    def unread(self, layer: Any) -> set[str]:
-        """Return the names of the parameters that no bias from ``matrices`` is, or is made of."""
+    def unread(self, layer: Any) -> dict[str, Tensor]:
+        """Return by their names the parameters that no bias from ``matrices`` is, or is made of."""
         with torch.enable_grad():
             biases = [b for _, b in self.pairs(layer) if isinstance(b, Tensor)]
             made = [b.sum() for b in biases if b.requires_grad]
-        read, named = {storage_of(b) for b in biases}, dict(layer.named_parameters())
-        asked = {name: p for name, p in named.items() if p.requires_grad}
-        grads = torch.autograd.grad(made, list(asked.values()), allow_unused=True) if made and asked else []
-        of_them = {name for name, grad in zip(asked, grads, strict=False) if grad is not None}
-        return {name for name, p in named.items() if storage_of(p) not in read and name not in of_them}
+        learned = [p for p in layer.parameters() if p.requires_grad]
+        grads = torch.autograd.grad(made, learned, allow_unused=True) if made and learned else []
+        read = [*biases, *(p for p, grad in zip(learned, grads, strict=False) if grad is not None)]
+        return {name: p for name, p in layer.named_parameters() if storage_of(p) not in map(storage_of, read)}
 
-    def pairs(self, layer: Any) -> list[tuple[Tensor, Tensor | None]]:
+    def pairs(self, layer: Any) -> list[tuple[Any, Any]]:
         """W_q, W_k, W_v, W_o and perhaps w_v, as they are, each with its bias."""
-        given = list(self.given_matrices(layer) if self.given_matrices else by_name(layer))
+        given = list((self.given_matrices or by_name)(layer))
         if len(given) not in (4, 5):
             told = "`matrices` must give W_q, W_k, W_v and W_o, or these and w_v; this gives {count}."
             raise NotYetError(tr(told, count=len(given)))
@@ -248,20 +213,15 @@ class HandedLayer:
         return found
 
     def stored(self, layer: Any) -> tuple[bool, bool]:
-        """Return whether heads share keys and values, and whether the matrices may be (input, output): those of an
-        ``nn.Linear`` are not.
-        """
+        """Return whether heads share keys and values, and whether matrices may be (input, output): no ``nn.Linear``."""
         linear = {storage_of(module.weight) for module in layer.modules() if isinstance(module, nn.Linear)}
         W = [W for W, _ in self.pairs(layer)[:4]]
         return W[1].numel() < W[3].numel(), not any(storage_of(matrix) in linear for matrix in W)
 
     def matrices(self, layer: Any, num_heads: int) -> tuple[list[Tensor], dict[str, Any]]:
         """W_q, W_k, W_v and W_o (num_hiddens, num_hiddens), where each head has rows of its own; the biases and w_v."""
-        pairs: list[tuple[Any, Any]] = [*((W.clone(), b) for W, b in self.pairs(layer)), (None, None)]
-        *found, w_v = pairs[:5]
-        size = len(found[3][0])
-        matrices: list[Tensor] = []
-        given: dict[str, Any] = {"w_v": w_v[0]}
+        *found, (w_v, _) = [*((W.clone(), b) for W, b in self.pairs(layer)), (None, None)][:5]
+        size, matrices, given = len(found[3][0]), [], {"w_v": w_v}
         for name, (W, b) in zip("qkvo", found, strict=True):
             if name in "kv" and sorted(W.shape) != [size, size]:
                 W, b = spread(name, W, b, size, num_heads)
@@ -275,9 +235,8 @@ class HandedLayer:
 def refuse_unfinished(make: Any, needs_forward: bool) -> None:
     """Raise an error that says what to write next if ``make`` is an unfinished layer class, or no class at all."""
     if isinstance(make, nn.Module):
-        name = type(make).__name__
         told = "Give the class itself, `{name}`, not a layer: the check makes layers of several sizes."
-        raise NotYetError(tr(told, name=name))
+        raise NotYetError(tr(told, name=type(make).__name__))
     if not callable(make):
         told = "`make` must be a class or a function that makes a layer, this is {given}."
         raise NotYetError(tr(told, given=kind_of(make)))
@@ -312,21 +271,18 @@ def refuse_unfinished(make: Any, needs_forward: bool) -> None:
 def is_empty(function: Any) -> bool:
     """Return whether a function does nothing: its body is ``pass``, dots, a docstring or a NotImplementedError."""
     idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP", "COPY_FREE_VARS"}
-    code = getattr(function, "__code__", None)
-    if code is None:
+    if (code := getattr(function, "__code__", None)) is None:
         return False
     return code.co_names == ("NotImplementedError",) or {step.opname for step in dis.get_instructions(code)} <= idle
 
 
 def parameters_of(function: Callable) -> tuple[list[str], list[str]]:
-    """Return the names of a function's required parameters, and of those for valid lengths or masks; and of the
-    required ones alone.
-    """
+    """Return the names of a function's parameters that are required, or for lengths or masks; and of the required."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return ["*inputs"], ["*inputs"]
-    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "head_mask"]
     required = [p.name for p in named if p.default is p.empty]
     if any(p.kind == p.VAR_POSITIONAL for p in parameters):
         return [*required, "*inputs"], [*required, "*inputs"]
@@ -334,17 +290,9 @@ def parameters_of(function: Callable) -> tuple[list[str], list[str]]:
 
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: str = "") -> MistakeError:
-    """Describe an error in a sentence: what failed, the error, the learner's line, and a hint if there is one.
-
-    The result is a ``MistakeError`` that knows which part the hint, or else ``about``, names.
-    """
-    said = in_one(error)
-    seen = f"{said} at “{line}”" if line else said
-    hints = [
-        (tr(hint, *found.groups(), call=call), part)
-        for pattern, (hint, part) in UNFINISHED.items()
-        if (found := re.search(pattern, seen))
-    ]
-    told = "{what}: {error} at “{line}”." if line else "{what}: {error}."
-    hint, part = hints[0] if hints else ("", about)
-    return MistakeError(sentences([tr(told, what=what, error=said, line=line), hint]), part or about)
+    """Describe in a MistakeError what failed, the error and the learner's line, with a hint to a part, or ``about``."""
+    told = tr("{what}: {error} at “{line}”." if line else "{what}: {error}.", what=what, error=in_one(error), line=line)
+    for pattern, (hint, part) in UNFINISHED.items():
+        if found := re.search(pattern, english(told)):
+            return MistakeError(sentences([told, tr(hint, *found.groups(), call=call)]), part or about)
+    return MistakeError(told, about)

@@ -2,11 +2,12 @@
 
 from torch import Tensor
 
-from mha_course.checking.comparing import first_difference
+from mha_course.checking.comparing import equal
 from mha_course.checking.edits import mistakes_of
 from mha_course.checking.verdict import Verdict
 from mha_course.language import tr
 from mha_course.museum.layer_trials import close, formula, output_of, with_given
+from mha_course.museum.layer_words import first_wrong
 from mha_course.museum.wrong_attention import attention, programs
 
 WRONG_GATES = """
@@ -33,17 +34,12 @@ def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
     """Return a verdict on a wrong effect of ``head_mask`` in a layer that is right without it; None if it is right."""
     trial = with_given(trial, gates=gates)
     right = formula(*trial)
-    if (place := first_difference(output, right)) is None:
+    if equal(output, right):
         return None
     rows = programs(formula, [*mistakes_of(attention, WRONG_GATES)])
     same = [tr(text) for text, program in rows if close(output_of(program, trial), output)]
-    evidence = tr(
-        "With head_mask {gates}, the output at {place} is {own} instead of {right}.",
-        gates=[round(gate, 2) for gate in gates.tolist()],
-        place=place,
-        own=f"{output[tuple(place)].item():.4g}",
-        right=f"{right[tuple(place)].item():.4g}",
-    )
+    told = "With head_mask {gates}, the output at {place} is {own} instead of {right}."
+    evidence = tr(told, gates=[round(gate, 2) for gate in gates.tolist()], **first_wrong(output, right))
     step = tr("Multiply the output of head i, after the average and before W_o, by head_mask[i].")
     name = [*same, tr("Right without `head_mask`, wrong with it.")][0]
     return Verdict("wrong", name, evidence, step, trial, output, right, "head_mask")

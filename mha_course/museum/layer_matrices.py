@@ -15,16 +15,15 @@ def by_name(layer: Any) -> Sequence[Any]:
     """Return the attributes W_q, W_k, W_v, W_o (and w_v) of a layer; raise an error if one of the four is missing."""
     if hasattr(layer, "matrices"):
         return layer.matrices()
-    missing = [name for name in NAMES[:4] if not hasattr(layer, name)]
-    if missing:
+    if missing := [name for name in NAMES[:4] if not hasattr(layer, name)]:
         linear = [name for name, module in layer.named_children() if isinstance(module, nn.Linear)]
         names = linear if len(linear) == 4 else ["…"] * 4
         told = (
             "The layer has no {missing}. Name its four maps W_q, W_k, W_v and W_o, or say which they are: "
             "`matrices=lambda layer: ({names})`."
         )
-        words = {"missing": ", ".join(missing), "names": ", ".join(f"layer.{name}" for name in names)}
-        raise NotYetError(tr(told, **words), "init")
+        given = ", ".join(f"layer.{name}" for name in names)
+        raise NotYetError(tr(told, missing=", ".join(missing), names=given), "init")
     return [getattr(layer, name) for name in NAMES if hasattr(layer, name)]
 
 
@@ -38,9 +37,7 @@ def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
 
 
 def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
-    """Find the bias that belongs to the weight ``W`` among the layer's parameters; return None if there is none.
-    ``W`` may be a part of a larger weight.
-    """
+    """Find the bias of the weight ``W``, or of that of which ``W`` is a part, in a layer; None if there is none."""
     parameters = dict(layer.named_parameters())
     for name, whole in parameters.items():
         bias = parameters.get(f"{name.removesuffix('weight')}bias")
@@ -63,7 +60,6 @@ def spread(name: str, W: Tensor, b: Tensor | None, size: int, num_heads: int) ->
     W = W.T if W.shape[0] == size else W
     groups = len(W) * num_heads // size
     if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
-        told = f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads."
-        raise NotYetError(told, "init")
+        raise NotYetError(f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.", "init")
     times = num_heads // groups
     return [X if X is None else X.unflatten(0, (groups, -1)).repeat_interleave(times, 0).flatten(0, 1) for X in (W, b)]

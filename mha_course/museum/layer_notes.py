@@ -35,9 +35,8 @@ BIASES = {  # whether biases are asked for → what is said of one matrix that i
 
 
 def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str]) -> list[tuple[str, bool, str]]:
-    """Test dropout, attention weights, fully masked rows and biases of a right layer; return notes: the promise that a
-    note is about, whether it is kept, and a sentence. ``way`` holds the changes of a test call by which the layer is
-    the formula, and ``asked`` the promises.
+    """Return notes on a right layer: the promise that a note is about, whether it is kept, and a sentence.
+    ``way`` holds the changes of a test call by which the layer is the formula, and ``asked`` the promises.
     """
     layer, X = handed.build(handed.num_heads, 2, RATE), handed.sequences(2, 3, 2)
     trial = changed(handed.trial(layer, X, torch.tensor([3, 2])), way)
@@ -53,9 +52,8 @@ def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str])
         faults |= {"bias": fault_of_biases(handed, way)} if "bias" in asked else {}
     notes += [(topic, not fault, fault) for topic, fault in faults.items()]
     notes += [("", True, told) for told in on_other_calls(handed, layer, way)]
-    unread = handed.unread(layer)
-    biases = [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name and name in unread]
-    if names := [name for name in biases if not re.search(OF_NORMS, name)]:
+    unread = handed.unread(layer).items()
+    if names := [name for name, b in unread if b.dim() == 1 and "bias" in name and not re.search(OF_NORMS, name)]:
         told = "Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias)."
         notes.append(("", True, tr(told, names=", ".join(names[:4]))))
     return notes
@@ -69,8 +67,7 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> tuple[bool, str]:
         told = tr("In evaluation, the same call gives another output each time.")
         raise MistakeError(sentences([told, tr(RANDOM)]), "dropout")
     if first.dtype != X[0].dtype:
-        told = tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
-        return False, told
+        return False, tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
     if asked and not isinstance(got, Tensor):
         return False, tr("A call returns {given}, not one tensor.", given=kind_of(got))
     return True, ""
@@ -91,7 +88,7 @@ def on_other_calls(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> 
         except Exception as error:
             if isinstance(error, ValueError) and not line_of(error):  # the output has another shape
                 raise MistakeError(sentences([other, as_sentence(error.args[0])])) from None
-            notes += [tr(told, error=in_short(error), count=batch)] * bool(told)
+            notes.append(tr(told, error=in_one(error_in_words(error)), count=batch))
         else:
             trial = changed(handed.trial(layer, X, lengths), way)
             if not alike(got, formula(*trial)):
@@ -121,21 +118,14 @@ def refuse_other_modes(handed: HandedLayer, layer: Any, X: Sequence[Tensor], tri
     """Raise MistakeError where a layer with dropout is another in evaluation, or one without dropout in training."""
     lengths = torch.tensor([3, 2])
     if not equal(handed.output(layer.eval(), X, lengths)[0], formula(*trial)):
-        raise MistakeError(
-            tr("The output is right, but not in evaluation of a layer that is made with dropout."), "dropout"
-        )
+        told = "The output is right, but not in evaluation of a layer that is made with dropout."
+        raise MistakeError(tr(told), "dropout")
     plain = handed.build(handed.num_heads, 2)
     right = handed.output(plain, X, lengths)[0]
     first, second = (handed.output(plain.train(), X, lengths)[0] for _ in range(2))
     if torch.equal(first, second) and not equal(first, right):  # dropout of its own would give another each time
-        raise MistakeError(
-            tr("The output is right, but not in training, where it differs without dropout, too."), "dropout"
-        )
-
-
-def in_short(error: Exception) -> str:
-    """Return an error's type and the first line of its message, as a part of a sentence."""
-    return in_one(error_in_words(error))
+        told = "The output is right, but not in training, where it differs without dropout, too."
+        raise MistakeError(tr(told), "dropout")
 
 
 def on_empty_rows(handed: HandedLayer, layer: Any) -> tuple[bool, str]:
@@ -144,8 +134,7 @@ def on_empty_rows(handed: HandedLayer, layer: Any) -> tuple[bool, str]:
     try:
         output = handed.output(layer.eval(), X, torch.tensor([3, 0]))[0][1]
     except Exception as error:
-        told = tr("An example without a valid key raises {error}.", error=type(error).__name__)
-        return False, told
+        return False, tr("An example without a valid key raises {error}.", error=type(error).__name__)
     nothing = torch.zeros(()) if b_o is None else b_o
     if torch.allclose(output.float(), nothing.float().expand_as(output), atol=1e-6):
         return True, tr("An example without a valid key gets zeros.")
@@ -177,7 +166,7 @@ def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tupl
     """Tell whether dropout acts on each attention weight at the rate that is asked for, and what it acts on."""
     lengths, X = torch.full((FEW,), 2), handed.sequences(1, 2, 2)
     trial = changed(handed.trial(layer, X, lengths[:1]), way)
-    W_v, b_v = trial[6].double(), torch.as_tensor(trial[9]["b_v"]).double()
+    W_v, b_v = trial[6].double(), trial[9]["b_v"]
     chosen = torch.tensor([[0.1, 0.1], [0.1, -0.1]], dtype=torch.double)  # (key, feature): each tells of both keys
     wanted = chosen.repeat(1, len(W_v) // 2) - b_v
     memory = (wanted @ torch.linalg.pinv(W_v).T).float()[None]
@@ -199,8 +188,7 @@ def on_dropout(handed: HandedLayer, layer: Any, way: Sequence[Callable]) -> tupl
     if still_sum_to_1 and none_dropped and (used - weights).abs().max() > 0.01:
         told = "The output is right, but not in training: dropout acts before the softmax, and belongs on the weights."
         raise MistakeError(tr(told), "dropout")
-    factors = used / weights.clamp(min=1e-9)
-    wrong = dropped_otherwise(factors, weights > 0.02, RATE)
+    wrong = dropped_otherwise(used / weights.clamp(min=1e-9), weights > 0.02, RATE)
     return not wrong, wrong or tr("Dropout acts on the weights.")
 
 
@@ -210,9 +198,9 @@ def fault_without_lengths(handed: HandedLayer) -> str:
     try:
         without = handed.output(layer, X, None)[0]
     except Exception as error:
-        told, needed = in_short(error), tr("Without lengths, valid_lens is None.")
-        needed = tr("Give valid_lens the default None.") if "missing" in told else needed
-        return sentences([tr("A call without valid_lens raises {error}.", error=told), needed])
+        told = in_one(error_in_words(error))
+        needed = "Give valid_lens the default None." if "missing" in told else "Without lengths, valid_lens is None."
+        return sentences([tr("A call without valid_lens raises {error}.", error=told), tr(needed)])
     same = torch.allclose(without, handed.output(layer, X, torch.tensor([3, 3]))[0], atol=1e-5)
     return "" if same else tr("Without valid_lens, some keys are masked.")
 
@@ -226,8 +214,7 @@ def fault_of_biases(handed: HandedLayer, way: Sequence[Callable]) -> str:
     for made, wanted in ((layer, True), (handed.build(handed.num_heads, 2), False)):
         pairs = zip(NAMES[:4], handed.pairs(made)[:4], strict=True)
         if wrong := [name for name, (_, b) in pairs if (b is not None) != wanted]:
-            one, more = BIASES[wanted]
-            return tr(one if len(wrong) == 1 else more, names=", ".join(wrong))
+            return tr(BIASES[wanted][len(wrong) > 1], names=", ".join(wrong))
     X, lengths = handed.sequences(2, 4, 2), torch.tensor([4, 4])
     same = equal(handed.output(layer, X, lengths)[0], formula(*changed(handed.trial(layer, X, lengths), way)))
     return "" if same else tr("With `bias=True`, the output is not the formula's.")

@@ -1,6 +1,9 @@
 """What the calls of ``check_layer`` gave, in words: where the border of right and wrong lies, and an example."""
 
 from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
 
 from mha_course.checking.comparing import Result, first_difference
 from mha_course.language import listed, tr
@@ -32,22 +35,20 @@ def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
 
 
 def example_in_words(result: Result, masks: bool) -> str:
-    """Describe a failed test call in a sentence: the shapes of its arguments, and the first wrong number.
-    ``masks`` is whether the layer takes lengths.
-    """
+    """Describe a failed test call: the shapes of its arguments, lengths if the layer ``masks``, and a wrong number."""
     queries, keys, _, allowed, *_, num_heads, _ = result.trial
-    place = tuple(first_difference(result.got.value, result.right) or ())
     shown = [tr("queries {shape}", shape=tuple(queries.shape)), tr("keys {shape}", shape=tuple(keys.shape))]
     shown += [f"valid_lens {allowed[:, 0, -1].sum(-1).tolist()}"] * masks
     shown += [tr("causal")] * (allowed.shape[2] > 1)
-    return tr(
-        "Smallest example: {shown}, num_heads {num_heads}. The output at {place} is {own} instead of {right}.",
-        shown=listed(shown),
-        num_heads=num_heads,
-        place=list(place),
-        own=f"{result.got.value[place].item():.4g}",
-        right=f"{result.right[place].item():.4g}",
-    )
+    told = "Smallest example: {shown}, num_heads {num_heads}. The output at {place} is {own} instead of {right}."
+    return tr(told, shown=listed(shown), num_heads=num_heads, **first_wrong(result.got.value, result.right))
+
+
+def first_wrong(output: Tensor, right: Tensor) -> dict[str, Any]:
+    """Return where an output first differs from the right one, and both numbers there, as words of a message."""
+    place = first_difference(output, right) or []
+    own, due = (f"{X[tuple(place)].item():.4g}" for X in (output, right))
+    return {"place": place, "own": own, "right": due}
 
 
 def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:

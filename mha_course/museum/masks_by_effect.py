@@ -1,6 +1,6 @@
 """Which form a layer's mask has: shape, and what stands for a key that takes part, found by what each form does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,9 +19,7 @@ SHAPES = {  # of a mask → how it is made of the lengths, the number of queries
 HOLDS: dict[str, Callable[[Tensor], Tensor]] = {  # what is said of its numbers → it, made of one that is True for keys
     "`{name}` is True where a key takes part, {shape}.": lambda mask: mask,
     "`{name}` is True where a key is masked, {shape}.": lambda mask: ~mask,
-    "`{name}` is 0 where a key takes part and −∞ where not, {shape}.": (
-        lambda mask: torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
-    ),
+    "`{name}` is 0 where a key takes part and −∞ where not, {shape}.": lambda mask: torch.where(mask, 0.0, -torch.inf),
 }
 FORMS: dict[tuple[str, str], Callable] = {
     (holds, shape): lambda *given, make=make, turn=turn: turn(make(*given))
@@ -30,33 +28,29 @@ FORMS: dict[tuple[str, str], Callable] = {
 } | {("`{name}` is True.", ""): lambda *given: True}
 
 
-def working_form(
-    output: Callable[[Sequence[Tensor], Tensor, Callable], Tensor], X: Sequence[Tensor], num_inputs: int
-) -> tuple[tuple[str, str] | None, tuple[str, str] | None, Any]:
-    """Return the first of ``FORMS`` that has the effect of a mask, the first that runs, and the first error, or None.
+def working_form(handed: Any) -> tuple[tuple[str, str], bool, tuple[str, str]]:
+    """Return the first of ``FORMS`` with which a ``HandedLayer`` masks, or that runs; whether it masks; an error.
 
-    output: (inputs, lengths, form) → what a layer gives for sequences such as ``X``, (2, 4, size). Whatever else is
-    wrong with a layer, a mask keeps a padded token, or a later one, from changing the output, and lets others through.
+    Whatever else is wrong, a mask keeps a padded token, or a later one, from changing the output, and no other token.
     """
-    errors, runs, lengths = [], [], torch.tensor([4, 2])
+    layer, X, lengths = handed.build(handed.num_heads, 2), handed.sequences(2, 4, 2), torch.tensor([4, 2])
+
+    def changes(token: int, query: int) -> bool:
+        other = [part.clone() for part in X]
+        for part in other[handed.num_inputs > 1 :]:
+            part[1, token] = torch.randn(X[0].shape[2])  # not a shift, which a LayerNorm takes off
+        one, two = (handed.output(layer, of, lengths)[0][1, query] for of in (X, other))
+        return bool(one.isnan().any()) or not torch.allclose(one, two, atol=1e-5)
+
+    errors, runs = [], []
     for name, form in FORMS.items():
-        is_causal = "batch" not in name[1]
-        if is_causal and num_inputs > 1:
+        is_causal, handed.form = "batch" not in name[1], form
+        if is_causal and handed.num_inputs > 1:
             continue
-
-        def changes(token: int, query: int, form: Callable = form) -> bool:
-            other = [part.clone() for part in X]
-            for part in other[num_inputs > 1 :]:
-                part[1, token] = torch.randn(X[0].shape[2])  # not a shift, which a LayerNorm takes off
-            one, two = (output(of, lengths, form)[1, query] for of in (X, other))
-            return bool(one.isnan().any()) or not torch.allclose(one, two, atol=1e-5)
-
         try:
-            with torch.no_grad():
-                hidden = changes(1, 0) if is_causal else changes(2, 3)
-                if not hidden and changes(0, 3):
-                    return name, name, None
-                runs += [name] * (not is_causal)
+            if not (changes(1, 0) if is_causal else changes(2, 3)) and changes(0, 3):
+                return name, True, ("", "")
+            runs += [name] * (not is_causal)
         except Exception as error:
             errors.append(error_in_words(error))
-    return None, runs[0] if runs else None, errors[0] if errors else None
+    return [*runs, ("", "")][0], False, [*errors, ("", "")][0]
