@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from mha_course.exercises import check_layer
 
@@ -127,6 +128,33 @@ class WithBiases(Right):
 class DeadBiases(WithBiases):
     def project(self, q, k, v):
         return q @ self.W_q.weight.T, k @ self.W_k.weight.T, v @ self.W_v.weight.T
+
+
+def over_heads(self, queries, keys, values, valid_lens):
+    Q, K, V = (X.unflatten(-1, (self.heads, -1)) for X in self.project(queries, keys, values))
+    return self.W_o(F.scaled_dot_product_attention(Q, K, V, is_causal=True).flatten(2))
+
+
+class ByHeads(nn.Module):
+    """Right, with maps of heads as Flax has them: (features, heads, size) and biases (heads, size)."""
+
+    def __init__(self, num_hiddens, num_heads, dropout=0.0):
+        super().__init__()
+        shape, self.rate = (num_hiddens, num_heads, num_hiddens // num_heads), dropout
+        self.kernels = nn.ParameterList(torch.empty(shape) for _ in range(4))
+        self.biases = nn.ParameterList([*(torch.empty(shape[1:]) for _ in range(3)), torch.empty(num_hiddens)])
+
+    def forward(self, queries, keys, values, valid_lens):
+        parts = zip((queries, keys, values), self.kernels, self.biases, strict=False)
+        Q, K, V = (torch.einsum("bnf,fhd->bhnd", X, W) + b[:, None] for X, W, b in parts)
+        keep = (torch.arange(keys.shape[1]) < valid_lens[:, None])[:, None, None]
+        rate = self.rate if self.training else 0.0
+        heads = F.scaled_dot_product_attention(Q, K, V, attn_mask=keep, dropout_p=rate)
+        return torch.einsum("bhnd,fhd->bnf", heads, self.kernels[3]) + self.biases[3]
+
+    def matrices(self):
+        pairs = [(W.flatten(1).T, b.flatten()) for W, b in zip(self.kernels, self.biases, strict=True)]
+        return [*pairs[:3], (self.kernels[3].flatten(1), self.biases[3])]
 
 
 class NoDropout(Right):
@@ -344,6 +372,17 @@ WRONG = {  # what is handed over, and what is said of it
         [variant(forward=masked_behind)],
         "The mask comes after the softmax, and rows are divided by their sum",
     ),
+    "transposed weights": (
+        [
+            variant(soft=lambda self, s: s.softmax(-1).mT),
+            lambda layer, x, valid_lens: layer(x, x, x, valid_lens),
+        ],
+        "The weights are transposed where they multiply the values.",
+    ),
+    "heads of tokens": (
+        [variant(forward=over_heads), lambda layer, x: layer(x, x, x, None)],
+        "Attention runs over the heads of each token",
+    ),
     "batch second": (
         [
             lambda size, heads, dropout: nn.MultiheadAttention(size, heads, dropout),
@@ -354,6 +393,7 @@ WRONG = {  # what is handed over, and what is said of it
     ),
 }
 RIGHT = {  # what is handed over, and notes that are due
+    "biases of any shape": ([ByHeads, None, ByHeads.matrices], ["with biases"]),
     "no dropout": ([NoDropout], ["`dropout` has no effect."]),
     "dropout twice": ([DropoutBehind], ["Dropout acts on the output and on the weights."]),
     "biases": ([WithBiases], ["with biases", "average of its padding"]),
