@@ -276,7 +276,7 @@ MISTAKES = """
         *scores.shape[2:]) -> valid = torch.ones_like(scores, dtype=torch.bool) || split_heads -> by_token ;
         merge_heads -> by_token_merged ; valid = allowed.expand(len(scores), 1, *scores.shape[2:]) -> valid =
         torch.ones_like(scores, dtype=torch.bool).tril() => Attention runs over the heads of each token, not over the
-        tokens: its input is (batch, number, heads, size) and is not transposed.
+        tokens: the two axes are not transposed before it.
     weights @ V -> weights @ K => The keys are averaged instead of the values.
     (values, W_v, b_v) -> (keys, W_v, b_v) => The values are made from the keys.
     (keys, W_k, b_k), (values, W_v, b_v) -> (values, W_k, b_k), (keys, W_v, b_v) || Q @ K.mT -> Q @ V.mT ; weights @ V
