@@ -199,9 +199,8 @@ class Search:
     @functools.cached_property
     def read(self) -> Read | None:
         """What the weights are made of; None if they are made of nothing known."""
-        rows = [row for row in self.sound if not row.mistake] or self.bare
-        unread = {SLOWED, variants.FALLING[0]}
-        rows = [row for row in rows if not row.mistake and not unread & {word[0] for word in row.words}]
+        rows = [row for row in self.sound if not row.mistake] or [row for row in self.bare if not row.mistake]
+        rows = [row for row in rows if not {SLOWED, variants.FALLING[0]} & {word[0] for word in row.words}]
         for around, way in [(of, way) for of in dict.fromkeys(row.around for row in rows) for way in self.likely]:
             of_around = [row for row in rows if row.around is around]
             if not (first := self.made_of("wide", way, of_around)):

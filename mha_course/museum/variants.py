@@ -202,10 +202,11 @@ def with_angles(row: Variant, pairs: str, angles: Sequence[float]) -> Iterator[V
     """
     number = 2 * len(angles)
     for (name, share), even in itertools.product(SHARES.items(), (True, False)):
-        size = int(share * number) // 2 * 2 if even else int(share * number)
-        base, sign = float(f"{max(abs(angles[1]), 1e-9) ** (-size / 2):.2g}"), math.copysign(1, angles[0])
+        size, sign = int(share * number) // 2 * 2 if even else int(share * number), math.copysign(1, angles[0])
+        base = float(f"{max(abs(angles[1]), 1e-3) ** (-size / 2):.2g}") if size > 2 else 1e4  # one pair tells no θ
         due = [sign * base ** (-2 * i / size) if 2 * i < size else 0 for i in range(len(angles))]
-        if max(abs(one - two) for one, two in zip(due, angles, strict=True)) < 5e-4 and (even or share < 1):
+        off = max(abs(one - two) for one, two in zip(due, angles, strict=True))
+        if off < 5e-4 and (even if not name else sign > 0):
             message = (PARTIAL, name) if name else (ROTARY,) if sign > 0 else (BACKWARDS,)
             turn = functools.partial(partly, share=share, even=even, base=base, sign=sign, halves=PAIRS[pairs])
             change = functools.partial(turned_too, row.change, turn)
