@@ -339,6 +339,18 @@ def test_an_activation_of_heads_outputs_is_not_taken_for_a_gate():
     assert "Nothing on the check's list explains it" in verdict.text, verdict
 
 
+def test_outputs_of_padding_are_no_mistake_of_self_attention_but_of_attention_to_keys():
+    def without_padding(self, queries, keys, values, valid_lens):
+        kept = torch.arange(queries.shape[1]) < valid_lens[:, None]
+        return Layer.forward(self, queries, keys, values, valid_lens) * kept[..., None]
+
+    zeroed = variant(forward=without_padding)
+    alone = check_layer(zeroed, call=lambda layer, x, valid_lens: layer(x, x, x, valid_lens))
+    both = check_layer(zeroed)
+    assert (alone.state, both.state) == ("other", "wrong"), (alone, both)
+    assert all("Rows of padded queries are masked or set to 0" in verdict.text for verdict in (alone, both))
+
+
 def test_a_causal_mask_alone_is_told_as_such():
     def fused(self, queries, keys, values, valid_lens):
         return self.W_o(
