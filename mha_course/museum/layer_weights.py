@@ -141,9 +141,7 @@ def by_turns(Q: Tensor, K: Tensor, weights: Tensor, seen: Tensor, sure: Tensor) 
         scores = torch.einsum("bhqkpc,qks,spc->bhqk", products, steps, torch.view_as_real(turns))
         turns = turns[number - 1 : number + 2]  # of 0, 1 and 2 steps
         factor, angles = turns.abs().mean().item(), turns[1].angle()
-        if angles.abs().max() > 0.01 and torch.allclose(
-            turns, factor * (turns[1] / factor) ** NEAR, atol=0.02 * factor
-        ):
+        if torch.allclose(turns, factor * (turns[1] / factor) ** NEAR, atol=0.02 * factor):
             words = (ANGLES, pairs, ", ".join(f"{round(angle, 3) + 0:g}" for angle in angles.tolist()))
             return (words, *beside(weights, scores, seen)), factor, pairs, angles.tolist()
     return None
