@@ -135,6 +135,30 @@ def test_the_angles_of_rotary_positions_are_read_from_the_weights(words):
     assert verdict and f"with {words}." in verdict.text, verdict
 
 
+def test_a_quarter_of_the_features_is_read_in_layers_that_refuse_small_heads():
+    class Large(Layer):
+        def __init__(self, size, heads, dropout=0.0):
+            super().__init__(size, heads, dropout)
+            if size // heads < 8:
+                raise ValueError("the heads are too small")
+
+        scores = turned_by(1e4, halves=False, share=0.25)
+
+    verdict = check_layer(Large)
+    assert verdict and "on 1/4 of the features (pairs of neighbours, θ 10,000)" in verdict.text, verdict
+
+
+def test_a_mask_that_leaves_later_keys_is_named_with_rotary_positions():
+    def scores(self, Q, K):
+        earlier = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool).tril(-1)
+        return turned_by(1e6)(self, Q, K).masked_fill(earlier, -math.inf)
+
+    verdict = check_layer(
+        variant(scores=scores), call=lambda layer, x: layer(x, x, x, torch.tensor([x.shape[1]] * len(x)))
+    )
+    assert verdict.state == "wrong" and "θ 1,000,000): The mask is transposed" in verdict.text, verdict
+
+
 @pytest.mark.parametrize("base", [5e5, 1e6])
 def test_a_mistake_is_named_in_a_layer_with_another_theta(base):
     verdict = check_layer(variant(scores=turned_by(base), merge_heads=lambda self, X: X.permute(0, 2, 3, 1).flatten(2)))
@@ -315,9 +339,12 @@ def test_rotary_positions_of_unknown_angles_are_read_from_the_weights(words, par
     assert verdict.state == "other" and words in verdict.text, verdict
 
 
-def test_queries_that_are_turned_twice_are_not_taken_for_rotary_positions():
+@pytest.mark.parametrize(
+    "twice", [lambda X: slowly(slowly(X)), lambda X: slowly(F.pad(X, (0, 0, 1, 0)))[:, :, 1:]], ids=["twice", "shifted"]
+)
+def test_queries_that_are_turned_otherwise_than_keys_are_no_rotary_positions(twice):
     def scores(self, Q, K):
-        return slowly(slowly(Q)) @ slowly(K).mT / math.sqrt(Q.shape[-1])
+        return twice(Q) @ slowly(K).mT / math.sqrt(Q.shape[-1])
 
     verdict = check_layer(variant(scores=scores), call=lambda layer, x, valid_lens: layer(x, x, x, valid_lens))
     assert not verdict and "rotary" not in verdict.text, verdict
