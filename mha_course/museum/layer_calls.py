@@ -225,12 +225,23 @@ class LayerCalls:
             torch.autograd.grad((Y * along).sum(), [*found.values()], allow_unused=True, retain_graph=True)
             for Y in (output, right)
         )
+
+        def has_effect(x: Tensor) -> bool:
+            """Return whether a number changes the output; one that is not used needs no gradient."""
+            with torch.no_grad():
+                x += 1
+                changed_by_it, _ = self.handed.output(layer, X, lengths)
+                x -= 1
+            return not close(changed_by_it, output)
+
         most = max(grad.abs().max() for grad in due if grad is not None)
         none, other = [], []
         for (name, x), grad, wanted in zip(found.items(), own, due, strict=True):
             is_due = x.dim() > 1 if wanted is None else wanted.abs().max() > 1e-5 * most  # a bias of keys has none
-            if (grad is None and wanted is None) or (grad is not None and not grad.isfinite().all()):
+            if grad is not None and not grad.isfinite().all():
                 none.append(name)
+            elif grad is None and wanted is None:
+                none += [name] * has_effect(x)
             elif is_due and (grad is None or grad.abs().max() < 1e-5 * most):
                 none.append(name)
             elif grad is not None and wanted is not None and (grad - wanted).abs().max() > 0.01 * most:

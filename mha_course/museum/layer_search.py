@@ -273,10 +273,10 @@ class Search:
         """Return the mistake in a variant that explains all calls; None if there is none."""
         rows = [row for row in self.sound or self.bare if row.mistake]
         for row, _, (*way, _) in self.explained(self.all_ways, rows):
-            likely = way in self.likely or "runs over the tokens" in row.mistake[0]
-            if likely and (row.mistake != variants.ALONE or self.calls.handed.num_inputs == 1):
+            if way in self.likely or "runs over the tokens" in row.mistake[0]:
+                is_other = row.mistake in (variants.ALONE, variants.UNEVEN) and self.calls.handed.num_inputs > 1
                 part = "output" if row.mistake in variants.ADDED else "scores"
-                return self.told("wrong", row.words, in_words(row.mistake), way, part)
+                return self.told("other" if is_other else "wrong", row.words, in_words(row.mistake), way, part)
         return None
 
     @property

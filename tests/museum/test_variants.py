@@ -378,6 +378,32 @@ def test_outputs_of_padding_are_no_mistake_of_self_attention_but_of_attention_to
     assert all("Rows of padded queries are masked or set to 0" in verdict.text for verdict in (alone, both))
 
 
+def test_a_norm_of_the_memory_alone_is_no_mistake_and_one_of_its_own_keys_alone_is():
+    class Uneven(Layer):
+        def forward(self, x, memory):
+            memory = of_tokens(memory)
+            return super().forward(x, memory, memory, torch.full((len(x),), memory.shape[1]))
+
+    memory = check_layer(Uneven, call=lambda layer, x, memory: layer(x, memory))
+    own = check_layer(Uneven, call=lambda layer, x: layer(x, x))
+    assert (memory.state, own.state) == ("other", "wrong"), (memory, own)
+    assert all("on keys and values, but not on the queries" in verdict.text for verdict in (memory, own))
+
+
+def test_a_parameter_needs_a_gradient_if_it_has_an_effect():
+    class Unused(Layer):
+        def __init__(self, size, heads, dropout=0.0):
+            super().__init__(size, heads, dropout)
+            self.factor = nn.Parameter(torch.ones(()))
+
+    def scores(self, Q, K):
+        return self.factor.detach() * Q @ K.mT / math.sqrt(Q.shape[-1])
+
+    assert check_layer(Unused)
+    cut = check_layer(variant(Unused, scores=scores))
+    assert cut.state == "wrong" and "no gradient reaches factor" in cut.text, cut
+
+
 def test_a_causal_mask_alone_is_told_as_such():
     def fused(self, queries, keys, values, valid_lens):
         return self.W_o(
