@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, in_one, line_of, run_safely
 from mha_course.checking.wording import kind_of
 from mha_course.language import english, sentences, tr
-from mha_course.museum.layer_matrices import NAMES, by_name, pair, spread, storage_of
+from mha_course.museum.layer_matrices import NAMES, as_formula_has, by_name, pair, storage_of
 from mha_course.museum.masks_by_effect import FORMS, working_form
 from mha_lib.attention import valid_keys
 
@@ -168,7 +168,7 @@ class HandedLayer:
     def trial(self, layer: Any, X: Sequence[Tensor], lengths: Tensor, num_heads: int = 0) -> tuple:
         """Return the arguments of ``formula`` for a call of a layer, by default of one with the most heads."""
         with torch.no_grad():
-            matrices, given = self.matrices(layer, num_heads or self.num_heads)
+            matrices, given = self.matrices(layer, num_heads or self.num_heads, X[0].shape[-1])
         lengths = lengths if self.masks else torch.full_like(lengths, X[1].shape[1])
         return (*X, valid_keys(lengths, X[1].shape[1], axes=4), *matrices, num_heads or self.num_heads, given)
 
@@ -216,17 +216,17 @@ class HandedLayer:
         """Return whether heads share keys and values, and whether matrices may be (input, output): no ``nn.Linear``."""
         linear = {storage_of(module.weight) for module in layer.modules() if isinstance(module, nn.Linear)}
         W = [W for W, _ in self.pairs(layer)[:4]]
-        return W[1].numel() < W[3].numel(), not any(storage_of(matrix) in linear for matrix in W)
+        in_out = len(W[0]) == len(W[0].T) and not any(storage_of(matrix) in linear for matrix in W)
+        return W[1].numel() < W[3].numel(), in_out
 
-    def matrices(self, layer: Any, num_heads: int) -> tuple[list[Tensor], dict[str, Any]]:
-        """W_q, W_k, W_v and W_o (num_hiddens, num_hiddens), where each head has rows of its own; the biases and w_v."""
+    def matrices(self, layer: Any, num_heads: int, size: int) -> tuple[list[Tensor], dict[str, Any]]:
+        """W_q, W_k and W_v (features of all heads, num_hiddens) and W_o, turned, where each head has rows of its own;
+        the biases and w_v. ``size`` is num_hiddens: the heads may have more features than that, or fewer.
+        """
         *found, (w_v, _) = [*((W.clone(), b) for W, b in self.pairs(layer)), (None, None)][:5]
-        size, matrices, given = len(found[3][0]), [], {"w_v": w_v}
+        inner, matrices, given = found[3][0].numel() // size, [], {"w_v": w_v}
         for name, (W, b) in zip("qkvo", found, strict=True):
-            if name in "kv" and sorted(W.shape) != [size, size]:
-                W, b = spread(name, W, b, size, num_heads)
-            if W.shape != (size, size):
-                raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.", "init")
+            W, b = as_formula_has(name, W, b, size, inner, num_heads)
             matrices.append(W)
             given[f"b_{name}"] = 0.0 if b is None else b.clone()
         return matrices, given

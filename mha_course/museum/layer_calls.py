@@ -217,7 +217,7 @@ class LayerCalls:
         output, _ = self.handed.output(layer.train(), [part.requires_grad_() for part in X], lengths)
         if not output.requires_grad:
             return ["anything"], []
-        matrices, given = self.handed.matrices(layer, self.handed.num_heads)  # to which gradients flow
+        matrices, given = self.handed.matrices(layer, self.handed.num_heads, X[0].shape[-1])  # to which gradients flow
         trial = (*self.handed.trial(layer, X, lengths)[:4], *matrices, self.handed.num_heads, given)
         right = formula(*changed(trial, changes))
         along = torch.randn_like(output)  # a norm leaves the sum of squares as it is

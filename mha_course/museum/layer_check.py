@@ -185,7 +185,7 @@ class LayerCheck:
         few = 2 * self.handed.unit
 
         def tells(label: str) -> bool:
-            sizes = [len(result.trial[7]) // result.trial[8] for result in self.stages[label]]
+            sizes = [result.trial[7].shape[1] // result.trial[8] for result in self.stages[label]]
             return "large" not in label and not label.startswith("one query") and max(sizes) > few
 
         return all(label in self.wrong or not tells(label) for label in self.stages)

@@ -55,11 +55,25 @@ def storage_of(X: Tensor) -> int:
     return X.untyped_storage().data_ptr()
 
 
-def spread(name: str, W: Tensor, b: Tensor | None, size: int, num_heads: int) -> list[Any]:
-    """Repeat the rows of W_k or W_v that query heads share, and of its bias, so that each head has its own rows."""
-    W = W.T if W.shape[0] == size else W
-    groups = len(W) * num_heads // size
-    if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
-        raise NotYetError(f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.", "init")
-    times = num_heads // groups
-    return [X if X is None else X.unflatten(0, (groups, -1)).repeat_interleave(times, 0).flatten(0, 1) for X in (W, b)]
+def as_formula_has(
+    name: str, W: Tensor, b: Tensor | None, size: int, inner: int, num_heads: int
+) -> tuple[Tensor, Tensor | None]:
+    """Return W_q, W_k or W_v as (inner, size), or W_o as (size, inner), and its bias. The rows of W_k or W_v that query
+    heads share, and those of its bias, are repeated, so that each head has its own.
+    """
+    of_hiddens = 0 if name == "o" else 1  # the axis of num_hiddens; where it is the other one, W is (input, output)
+    shape, turned = (size, inner) if name == "o" else (inner, size), W if W.shape[of_hiddens] == size else W.T
+    if name in "kv" and turned.shape != shape:
+        groups, rest = divmod(len(turned) * num_heads, inner)
+        if rest or not groups or num_heads % groups or turned.shape[1] != size:
+            raise NotYetError(f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.", "init")
+        turned = repeated(turned, groups, num_heads)
+        b = b if b is None else repeated(b, groups, num_heads)
+    if turned.shape != shape:
+        raise NotYetError(f"W_{name} from `matrices` must be {shape}, got {tuple(W.shape)}.", "init")
+    return turned, b
+
+
+def repeated(X: Tensor, groups: int, num_heads: int) -> Tensor:
+    """Repeat the rows of each group for its heads."""
+    return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)

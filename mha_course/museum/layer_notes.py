@@ -41,10 +41,11 @@ def notes_on(handed: HandedLayer, way: Sequence[Callable], asked: Sequence[str])
     layer, X = handed.build(handed.num_heads, 2, RATE), handed.sequences(2, 3, 2)
     trial = changed(handed.trial(layer, X, torch.tensor([3, 2])), way)
     bare = trial[0] is X[0] and not trial[-1].get("after")  # no norm and no residual around it
+    is_clear = 2 * handed.num_heads <= trial[7].shape[1] <= len(trial[7])  # the output tells what the heads give
     with torch.no_grad():
         notes = [("output", *on_output(handed, layer, "output" in asked))]
         refuse_other_modes(handed, layer, X, trial)
-        dropped = on_dropout(handed, layer, way) if bare else (False, tr("Its dropout was not examined."))
+        dropped = on_dropout(handed, layer, way) if bare and is_clear else (False, tr("Its dropout was not examined."))
         notes += [("dropout", *dropped)]
         notes += [("empty_rows", *on_empty_rows(handed, layer))] * (handed.masks and bare)
         faults = {"weights": fault_of_weights(handed, layer, way)}

@@ -73,7 +73,9 @@ def reading(trials: list[tuple], turned: list[bool], output: Tensor) -> Reading 
     """Return what the weights of a layer with this output are made of: one of some test calls that differ in queries
     and keys, perhaps with unknown angles if it is not ``turned`` already; None if they are made of none.
     """
-    *_, values, allowed, _, _, W_v, _, num_heads, given = trials[0]
+    *_, values, allowed, _, _, W_v, W_o, num_heads, given = trials[0]
+    if W_o.shape[1] > len(W_o):  # the heads' outputs cannot be told from what W_o makes of them
+        return None
     V = split_heads(values @ W_v.T + given["b_v"], num_heads)
     weights = outputs_of_heads(trials[0], output) @ torch.linalg.pinv(V.double())
     seen = allowed.expand_as(weights)

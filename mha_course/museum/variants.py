@@ -227,7 +227,7 @@ def turned_too(change, turn, trial):
 def with_factor(factor, power, trial):
     """Return a test call with its scores times a constant and a power of the heads' size, before any bias."""
     *others, given = trial
-    bias, size = given.get("bias") or (lambda scores: scores), len(trial[7]) // trial[8]
+    bias, size = given.get("bias") or (lambda scores: scores), trial[7].shape[1] // trial[8]
     return *others, {**given, "bias": lambda scores: bias(factor * size**power * scores)}
 
 

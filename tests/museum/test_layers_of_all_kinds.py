@@ -157,6 +157,27 @@ class ByHeads(nn.Module):
         return [*pairs[:3], (self.kernels[3].flatten(1), self.biases[3])]
 
 
+class Wide(nn.Module):
+    """Right, with heads of a size of their own, and with fewer heads of keys and values if asked."""
+
+    def __init__(self, num_hiddens, num_heads, dropout=0.0, times=2.0, groups=1, scale=None):
+        super().__init__()
+        self.heads, self.groups = num_heads, math.gcd(groups, num_heads)
+        size = int(times * num_hiddens / num_heads)
+        sizes = [num_heads * size, self.groups * size, self.groups * size]
+        self.W_q, self.W_k, self.W_v = (nn.Linear(num_hiddens, of) for of in sizes)
+        self.W_o = nn.Linear(sizes[0], num_hiddens)
+        self.rate, self.scale = dropout, scale
+
+    def forward(self, queries, keys, values, valid_lens):
+        parts = ((self.W_q, queries, self.heads), (self.W_k, keys, self.groups), (self.W_v, values, self.groups))
+        Q, K, V = (W(X).unflatten(-1, (heads, -1)).transpose(1, 2) for W, X, heads in parts)
+        K, V = (X.repeat_interleave(self.heads // self.groups, 1) for X in (K, V))
+        rate = self.rate if self.training else 0.0
+        heads = F.scaled_dot_product_attention(Q, K, V, valid(valid_lens, K.shape[2]), rate, scale=self.scale)
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
 class NoDropout(Right):
     def __init__(self, size, heads, dropout):
         super().__init__(size, heads, 0.0)
@@ -372,6 +393,10 @@ WRONG = {  # what is handed over, and what is said of it
         [variant(forward=masked_behind)],
         "The mask comes after the softmax, and rows are divided by their sum",
     ),
+    "wide heads, not scaled": (
+        [lambda *given: Wide(*given, scale=1.0)],
+        "The scores are not divided by √(head size).",
+    ),
     "transposed weights": (
         [
             variant(soft=lambda self, s: s.softmax(-1).mT),
@@ -393,6 +418,12 @@ WRONG = {  # what is handed over, and what is said of it
     ),
 }
 RIGHT = {  # what is handed over, and notes that are due
+    "wide heads": ([Wide], ["Its dropout was not examined.", "in groups"]),
+    "wide heads, as many keys as features": (
+        [lambda *given: Wide(*given, groups=2), None, lambda layer: [layer.W_q, layer.W_k, layer.W_v, layer.W_o]],
+        ["in groups"],
+    ),
+    "narrow heads": ([lambda *given: Wide(*given, times=0.5, groups=12)], ["with biases"]),
     "biases of any shape": ([ByHeads, None, ByHeads.matrices], ["with biases"]),
     "no dropout": ([NoDropout], ["`dropout` has no effect."]),
     "dropout twice": ([DropoutBehind], ["Dropout acts on the output and on the weights."]),
