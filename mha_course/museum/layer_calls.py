@@ -161,7 +161,7 @@ class LayerCalls:
     @found_once
     def wider(self) -> tuple:
         """A call with heads of another size."""
-        return self.of_many(1, 5, max(12 // self.handed.unit, 2))
+        return self.of_many(1, 5, max(16 // self.handed.unit, 2))
 
     @found_once
     def reach(self) -> tuple[int, int]:

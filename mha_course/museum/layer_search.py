@@ -215,13 +215,11 @@ class Search:
         if not (turned and turned.angles):
             return read
         alike = [of for of in self.variants if of[:2] == row[:2]]  # norms have other numbers ε
-        fitted = [other for of in alike for other in variants.with_angles(of, turned.pairs, turned.angles)]
-        fitted.sort(key=lambda of: "10,000" not in of.words[0])  # the usual θ, where several fit these angles
-        for other in fitted:
-            first, second = self.made_of("wide", way, [other]), self.made_of("wider", way, [other])
-            if first and second:
-                return Read(other, way, first, second, fitted)
-        return read
+        rows = [other for of in alike for other in variants.with_angles(of, turned.pairs, turned.angles)]
+        rows.sort(key=lambda of: "10,000" not in of.words[0])  # the usual θ, where several fit these angles
+        made = ((of, self.made_of("wide", way, [of]), self.made_of("wider", way, [of])) for of in rows)
+        fits = [(of, first, second) for of, first, second in made if first and second]
+        return Read(fits[0][0], way, *fits[0][1:], [of for of, *_ in fits]) if fits else read
 
     @property
     def fitted(self) -> list[Variant]:
