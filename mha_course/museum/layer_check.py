@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.checking.running import MistakeError, NotYetError, error_in_words, run_safely
+from mha_course.checking.running import MistakeError, NotYetError, error_in_words, in_one, run_safely
 from mha_course.checking.verdict import Verdict
 from mha_course.language import listed, sentences, tr
 from mha_course.models.training import seeded
@@ -122,7 +122,7 @@ def check_layer(
         state = "not yet" if isinstance(reason, NotYetError) else "wrong"
         return Verdict(state, reason.args[0], about=reason.about)
     except Exception as surprise:
-        error = ": ".join(filter(None, error_in_words(surprise)))
+        error = in_one(error_in_words(surprise))
         return Verdict(
             "not yet", tr("The check itself failed, which says nothing about the layer: {error}.", error=error)
         )
@@ -294,7 +294,7 @@ class LayerCheck:
         got = wrong_in(results)[0].got
         if got.error:
             told = "It raises {error} at “{line}”." if got.line else "It raises {error}."
-            told = tr(told, error=": ".join(filter(None, got.error)), line=got.line)
+            told = tr(told, error=got.error_in_words, line=got.line)
             return Verdict("wrong", sentences([border_of(self.stages, wrong), told]), next_step=step)
         rows = self.search.mistakes if wrong[0] != "one query" else []
         calls = [(result.trial, result.got.value) for result in results]

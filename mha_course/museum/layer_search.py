@@ -292,7 +292,8 @@ class Search:
         rows = [row for row in self.sound if not row.mistake] or self.variants
         rows = [row for row in rows if not (alone or row.mistake or row.is_rare)]
         rows = [row for row in rows if row.words and (row.around is self.variants[0].around or len(row.words) < 2)]
-        rows = [row for row in rows if self.calls.by_position or not (row.turns or variants.FALLING in row.words)]
+        if self.calls.by_position is False:  # None: not known, since it raises
+            rows = [row for row in rows if not (row.turns or variants.FALLING in row.words)]
         rows += self.fitted * (not alone)
         for row, text, changes in self.explained(self.all_ways, [self.variants[0], *rows], known):
             is_other = text == PADDED and self.calls.handed.num_inputs == 1  # nobody reads what padding becomes

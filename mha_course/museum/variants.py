@@ -287,9 +287,7 @@ BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
 AFTER = "{} of the sum of input and output"
 BEHIND_ADDED = "{} of its output, to which its input is added"
 AROUND_ADDED = "{} of its input and of its output, to which its input is added"
-RARE = {  # words of what has no known mistakes
-    SLOWED, OF_ALL, BEHIND_ADDED, AROUND_ADDED,
-}  # fmt: skip
+RARE = {SLOWED, OF_ALL, BEHIND_ADDED, AROUND_ADDED}  # words of what has no known mistakes
 TIMES, FIXED, COSINES = (  # the factor is fitted
     "scores times {}", "scores times {} in place of 1/√d", "scores times {}/√d",
 )  # fmt: skip

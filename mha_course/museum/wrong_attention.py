@@ -83,16 +83,6 @@ def glued(heads):
     return heads.reshape(len(heads), heads.shape[2], -1)
 
 
-def by_token(X, num_heads):
-    """Split features into heads and leave the axes as they are, (batch, number, heads, size), a typical mistake."""
-    return X.unflatten(-1, (num_heads, -1))
-
-
-def by_token_merged(heads):
-    """Merge heads (batch, number, heads, size)."""
-    return heads.flatten(2)
-
-
 def every_other(X, num_heads):
     """Give a head every num_heads-th feature, a typical mistake."""
     return X.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)
@@ -272,11 +262,12 @@ MISTAKES = """
     softmax(scores, valid) -> torch.full_like(scores, 1 / scores.shape[3]) || softmax(0 * scores, valid) => All weights
         are equal: every key is masked, or all scores are the same.
     weights @ V -> weights.mT @ V => The weights are transposed where they multiply the values.
-    split_heads -> by_token ; merge_heads -> by_token_merged ; valid = allowed.expand(len(scores), 1,
-        *scores.shape[2:]) -> valid = torch.ones_like(scores, dtype=torch.bool) || split_heads -> by_token ;
-        merge_heads -> by_token_merged ; valid = allowed.expand(len(scores), 1, *scores.shape[2:]) -> valid =
-        torch.ones_like(scores, dtype=torch.bool).tril() => Attention runs over the heads of each token, not over the
-        tokens: the two axes are not transposed before it.
+    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).unflatten(-1, (num_heads, -1)) ; merge_heads(weights @ V) ->
+        (weights @ V).flatten(2) ; valid = allowed.expand(len(scores), 1, *scores.shape[2:]) -> valid =
+        torch.ones_like(scores, dtype=torch.bool) || split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).unflatten(-1,
+        (num_heads, -1)) ; merge_heads(weights @ V) -> (weights @ V).flatten(2) ; valid = allowed.expand(len(scores), 1,
+        *scores.shape[2:]) -> valid = torch.ones_like(scores, dtype=torch.bool).tril() => Attention runs over the heads
+        of each token, not over the tokens: the two axes are not transposed before it.
     weights @ V -> weights @ K => The keys are averaged instead of the values.
     (values, W_v, b_v) -> (keys, W_v, b_v) => The values are made from the keys.
     (keys, W_k, b_k), (values, W_v, b_v) -> (values, W_k, b_k), (keys, W_v, b_v) || Q @ K.mT -> Q @ V.mT ; weights @ V

@@ -363,7 +363,8 @@ def test_an_activation_of_heads_outputs_is_not_taken_for_a_gate():
         return self.W_o(F.silu(4 * heads) / 4)  # each number times one between 0 and 1, which it alone decides
 
     verdict = check_layer(variant(forward=activated))
-    assert "Nothing on the check's list explains it" in verdict.text, verdict
+    assert not verdict and "Nothing on the check's list explains it" in verdict.text, verdict
+    assert "gate" not in verdict.text, verdict
 
 
 def test_outputs_of_padding_are_no_mistake_of_self_attention_but_of_attention_to_keys():
